@@ -1,0 +1,10 @@
+package saferelease_test
+
+import (
+	"testing"
+
+	"example.com/redislock/internal/story"
+)
+
+// A looks at the key at 29s and deletes it at 32s. In between its lease has ended and B has entered.
+func TestGetThenDelInterleaved(t *testing.T) { story.Tell(t, story.GetThenDelInterleaved) }

@@ -1,0 +1,328 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"example.com/redislock/internal/wire"
+)
+
+// Client is one process that uses locks: a go-redis client, what the story does to it, and a goroutine on which
+// it does what the story tells it.
+type Client struct {
+	w    *World
+	name string
+	rdb  *redis.Client
+	last chan struct{} // closed when the last thing it was told to do is done
+
+	conns  map[*conn]bool
+	rules  []*rule
+	halted chan struct{} // not nil while the client stands still
+	dead   bool
+	cut    bool // new connections fail
+}
+
+// Client adds a client of the given node. Its go-redis options are the defaults, but for a pause of exactly
+// 100 ms before go-redis resends: the default is random, and a story has to be the same every time.
+func (w *World) Client(name string, n *Node, opts ...func(*redis.Options)) *Client {
+	c := &Client{w: w, name: name, conns: map[*conn]bool{}}
+	o := &redis.Options{
+		Addr:            "127.0.0.1:6379", // never dialled; a name would be looked up outside the bubble
+		MinRetryBackoff: 100 * time.Millisecond,
+		MaxRetryBackoff: 100 * time.Millisecond,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return c.dial(n)
+		},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	c.rdb = redis.NewClient(o)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clients = append(w.clients, c)
+	return c
+}
+
+func (c *Client) dial(n *Node) (net.Conn, error) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if n.down || c.cut || c.w.ended {
+		return nil, &net.OpError{Op: "dial", Net: "sim", Err: errors.New("connection refused")}
+	}
+	cn := newConn(c, n)
+	c.conns[cn] = true
+	return cn, nil
+}
+
+// Name of the client.
+func (c *Client) Name() string { return c.name }
+
+// Redis is the client's go-redis client.
+func (c *Client) Redis() redis.UniversalClient { return c.rdb }
+
+// Do lets the client run f after what it was told before, and returns when nothing more can happen at
+// this instant: f is done, or waits for time to pass, or the client was stopped in the middle of it.
+func (c *Client) Do(f func()) {
+	before, done := c.last, make(chan struct{})
+	c.last = done
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		f()
+	}()
+	synctest.Wait()
+}
+
+func (c *Client) wait() {
+	if c.last != nil {
+		<-c.last
+	}
+}
+
+// action is what a rule does to a request.
+type action int
+
+const (
+	stopBefore action = iota
+	stopAfter
+	crashBefore
+	crashAfter
+	loseRequest
+	loseReply
+	deliverLate
+)
+
+// rule waits for requests that match and then happens, a number of times.
+type rule struct {
+	act   action
+	match wire.Match
+	left  int
+	late  *Late
+}
+
+func (c *Client) on(act action, m wire.Match, times int) *rule {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	r := &rule{act: act, match: m, left: times, late: &Late{c: c}}
+	c.rules = append(c.rules, r)
+	return r
+}
+
+// StopBefore stops the client right before it sends the next matching request, as if its process were paused there. It
+// goes on with GoOn.
+func (c *Client) StopBefore(m wire.Match) { c.on(stopBefore, m, 1) }
+
+// StopAfter stops the client right after a matching request was executed, before it learns the answer.
+func (c *Client) StopAfter(m wire.Match) { c.on(stopAfter, m, 1) }
+
+// CrashBefore kills the client right before it sends the next matching request.
+func (c *Client) CrashBefore(m wire.Match) { c.on(crashBefore, m, 1) }
+
+// CrashAfter kills the client right after a matching request was executed, before it learns the answer.
+func (c *Client) CrashAfter(m wire.Match) { c.on(crashAfter, m, 1) }
+
+// LoseRequest breaks the connection under the next matching requests: they never reach the node.
+func (c *Client) LoseRequest(m wire.Match, times int) { c.on(loseRequest, m, times) }
+
+// LoseReply lets the next matching requests be executed and breaks the connection before the reply arrives.
+func (c *Client) LoseReply(m wire.Match, times int) { c.on(loseReply, m, times) }
+
+// DeliverLate keeps the next matching request in the network until Late.Deliver.
+func (c *Client) DeliverLate(m wire.Match) *Late { return c.on(deliverLate, m, 1).late }
+
+// Late is a request that is still on its way.
+type Late struct {
+	c *Client
+	r *request
+}
+
+// Caught reports whether there has been such a request.
+func (l *Late) Caught() bool {
+	l.c.w.mu.Lock()
+	defer l.c.w.mu.Unlock()
+	return l.r != nil
+}
+
+// Deliver lets the request reach its node now, whether or not anybody still waits for the answer.
+func (l *Late) Deliver() {
+	l.c.w.mu.Lock()
+	l.c.note("late " + wire.Name(l.r.words) + " arrives")
+	l.r.conn.node.arrive(l.r)
+	l.c.w.mu.Unlock()
+	synctest.Wait()
+}
+
+// What a fault event says of a client. The checker knows these words.
+const (
+	crashes = "crashes"
+	freezes = "freezes"
+	thaws   = "thaws"
+	goesOn  = "goes on"
+)
+
+// GoOn ends a stop.
+func (c *Client) GoOn() {
+	c.w.mu.Lock()
+	c.note(goesOn)
+	c.resume()
+	c.w.mu.Unlock()
+	synctest.Wait()
+}
+
+// Crash kills the client: nothing it does reaches a node any more. What is there stays there.
+func (c *Client) Crash() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.crash()
+}
+
+func (c *Client) crash() {
+	c.note(crashes)
+	c.dead = true
+	c.halt()
+	c.cutAll()
+}
+
+// Freeze stops the client wherever it is, as SIGSTOP, a long garbage collection or a suspended machine do. The
+// world can't stop its timers: they fire late in a real process, on time here.
+func (c *Client) Freeze() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.note(freezes)
+	c.halt()
+}
+
+// Thaw ends Freeze.
+func (c *Client) Thaw() {
+	c.w.mu.Lock()
+	c.note(thaws)
+	c.resume()
+	c.w.mu.Unlock()
+	synctest.Wait()
+}
+
+// Cut breaks the client's connections and lets no new one through, until Heal.
+func (c *Client) Cut() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.note("is cut off")
+	c.cutAll()
+}
+
+// Heal ends Cut.
+func (c *Client) Heal() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.note("is connected again")
+	c.cut = false
+}
+
+func (c *Client) cutAll() {
+	c.cut = true
+	for cn := range c.conns {
+		cn.fail(io.EOF)
+	}
+}
+
+func (c *Client) halt() {
+	if c.halted == nil {
+		c.halted = make(chan struct{})
+	}
+}
+
+func (c *Client) resume() {
+	if c.halted != nil && (!c.dead || c.w.ended) {
+		close(c.halted)
+		c.halted = nil
+	}
+}
+
+func (c *Client) note(text string) { c.w.record(Event{Kind: Fault, Client: c.name, Text: text}) }
+
+// pass returns when the client may run.
+func (c *Client) pass() {
+	for {
+		c.w.mu.Lock()
+		halted := c.halted
+		c.w.mu.Unlock()
+		if halted == nil {
+			return
+		}
+		<-halted
+	}
+}
+
+// fires uses up a rule for this request, if there is one.
+func (c *Client) fires(act action, words []string) *rule {
+	for _, r := range c.rules {
+		if r.act == act && r.left > 0 && r.match(words) {
+			r.left--
+			return r
+		}
+	}
+	return nil
+}
+
+// send carries a request from the client to its node, through all that the story has put in its way. It runs on
+// the client's goroutine, inside go-redis' write.
+func (c *Client) send(r *request) {
+	if !wire.Setup(r.words) {
+		c.pass()
+		c.haltOn(stopBefore, crashBefore, "before", r)
+		c.pass()
+		if c.w.gate != nil && !c.w.gate(r) {
+			return
+		}
+	}
+	c.carry(r)
+	c.haltOn(stopAfter, crashAfter, "after", r)
+	c.pass()
+}
+
+func (c *Client) haltOn(stop, crash action, where string, r *request) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if wire.Setup(r.words) || c.w.ended {
+		return
+	}
+	if c.fires(stop, r.words) != nil {
+		c.note("stops " + where + " " + wire.Name(r.words))
+		c.halt()
+	}
+	if c.fires(crash, r.words) != nil {
+		c.crash()
+	}
+}
+
+func (c *Client) carry(r *request) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if r.conn.err != nil || c.w.ended {
+		return
+	}
+	if !wire.Setup(r.words) {
+		if c.fires(loseRequest, r.words) != nil {
+			c.note(wire.Name(r.words) + " is lost")
+			r.conn.fail(io.EOF)
+			return
+		}
+		if rule := c.fires(deliverLate, r.words); rule != nil {
+			c.note(wire.Name(r.words) + " is still on its way")
+			rule.late.r = r
+			return
+		}
+		r.loseIt = r.loseIt || c.fires(loseReply, r.words) != nil
+	}
+	r.conn.node.arrive(r)
+}

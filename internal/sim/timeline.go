@@ -1,0 +1,237 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// width is how many columns a timeline takes at the most. Go's test output indents it by four more.
+const width = 96
+
+// mostLanes is how many clients get a lane of their own. With more, the client's name stands in each row instead.
+const mostLanes = 4
+
+// Timeline draws the history as text. Time goes down; each client has a lane, and the last lane is the key:
+// who owns it, and for how long. The guilty step is marked ">>", and named again in the last line.
+func Timeline(h *History, f Finding, colour bool) string {
+	d := newDrawing(h, colour)
+	d.header()
+	for i, e := range h.Events {
+		d.event(e, i == f.Event)
+	}
+	d.flush()
+	d.verdict(f)
+	return d.out.String()
+}
+
+// drawing is a timeline on its way to the paper.
+type drawing struct {
+	h       *History
+	colour  bool
+	lanes   []string // clients with a lane; none if there are too many
+	widths  []int
+	out     strings.Builder
+	last    time.Duration // time of the last row
+	started bool
+	state   map[string]string // client → the mark that fills its lane while it is silent
+
+	row    []string // cells of the row being put together: a call and its instant answer share one
+	rowAt  time.Duration
+	guilty bool
+}
+
+func newDrawing(h *History, colour bool) *drawing {
+	d := &drawing{h: h, colour: colour, state: map[string]string{}, last: -1}
+	if len(h.Clients) <= mostLanes {
+		d.lanes = h.Clients
+	} else {
+		d.lanes = []string{"who does what"}
+	}
+	const timeColumn, keyColumn = 11, 21
+	lane := (width - timeColumn - keyColumn) / len(d.lanes)
+	d.widths = append(d.widths, timeColumn)
+	for range d.lanes {
+		d.widths = append(d.widths, min(lane, 44))
+	}
+	d.widths = append(d.widths, keyColumn)
+	return d
+}
+
+func (d *drawing) header() {
+	cells := append([]string{"     time"}, d.lanes...)
+	d.print(append(cells, d.keyName()), false)
+}
+
+func (d *drawing) keyName() string {
+	for _, e := range d.h.Events {
+		if e.Key != "" && len(d.h.Nodes) == 1 {
+			return e.Key
+		}
+	}
+	return "Redis"
+}
+
+// event puts one event into its lane.
+func (d *drawing) event(e Event, guilty bool) {
+	text, keyText := d.words(e)
+	d.mark(e)
+	if text == "" && keyText == "" {
+		return
+	}
+	d.flush()
+	d.gap(e.At)
+	d.rowAt, d.guilty = e.At, guilty
+	d.row = make([]string, len(d.widths))
+	if lane := d.laneOf(e.Client); lane > 0 {
+		d.row[lane] = text
+	} else if text != "" {
+		keyText = text
+	}
+	d.row[len(d.row)-1] = keyText
+	for i, name := range d.lanes {
+		if d.row[i+1] == "" {
+			d.row[i+1] = d.state[name]
+		}
+	}
+}
+
+func (d *drawing) laneOf(client string) int {
+	if client == "" {
+		return 0
+	}
+	if len(d.h.Clients) > mostLanes {
+		return 1
+	}
+	for i, name := range d.lanes {
+		if name == client {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// words says in few words what happened to the client, and what became of the key.
+func (d *drawing) words(e Event) (client, key string) {
+	switch e.Kind {
+	case Command:
+		client, key = e.Text+" → "+e.Reply, keyState(e)
+	case Expire:
+		key = e.Text + ": free"
+		if len(d.h.Nodes) > 1 {
+			key = e.Node + ": " + key
+		}
+	case Enter:
+		client = "┃ enters"
+	case Leave:
+		client = "leaves"
+	case Return:
+		if e.Outcome != OK { // a success shows in what the client does next
+			client = "← " + e.Text
+		}
+	default:
+		client = e.Text
+	}
+	if e.Kind == Fault && e.Client == "" {
+		client = e.Node + " " + e.Text
+	}
+	if client != "" && e.Client != "" && len(d.h.Clients) > mostLanes {
+		client = e.Client + ": " + strings.TrimPrefix(client, "┃ ")
+	}
+	return client, key
+}
+
+func keyState(e Event) string {
+	switch {
+	case e.After == "":
+		return "free"
+	case e.TTL == Forever:
+		return e.After + ", no TTL"
+	}
+	return e.After + ", " + clock(e.TTL) + " left"
+}
+
+// mark remembers what a client's lane shows from now on while nothing happens in it.
+func (d *drawing) mark(e Event) {
+	switch {
+	case e.Kind == Enter:
+		d.state[e.Client] = "┃"
+	case e.Kind == Leave:
+		d.state[e.Client] = ""
+	case e.Kind != Fault || e.Client == "":
+	case e.Text == crashes:
+		d.state[e.Client] = "†"
+	case e.Text == freezes, strings.HasPrefix(e.Text, "stops "):
+		d.state[e.Client] = strings.TrimSpace(d.state[e.Client] + " ‖")
+	case e.Text == thaws, e.Text == goesOn:
+		d.state[e.Client] = strings.TrimSpace(strings.TrimSuffix(d.state[e.Client], "‖"))
+	}
+}
+
+// gap shows that time passes.
+func (d *drawing) gap(at time.Duration) {
+	if !d.started || at-d.last < time.Second {
+		return
+	}
+	cells := make([]string, len(d.widths))
+	cells[0] = "        ⋮"
+	for i, name := range d.lanes {
+		cells[i+1] = d.state[name]
+	}
+	d.print(cells, false)
+}
+
+// flush prints the row that was put together.
+func (d *drawing) flush() {
+	if d.row == nil {
+		return
+	}
+	if d.rowAt != d.last || !d.started {
+		d.row[0] = fmt.Sprintf("%9s", clock(d.rowAt))
+	}
+	d.last, d.started = d.rowAt, true
+	d.print(d.row, d.guilty)
+	d.row = nil
+}
+
+func (d *drawing) print(cells []string, guilty bool) {
+	var line strings.Builder
+	for i, cell := range cells {
+		line.WriteString(pad(cell, d.widths[i]))
+	}
+	text := strings.TrimRight(line.String(), " ")
+	if guilty {
+		text = ">>" + strings.TrimPrefix(text, "  ")
+		if d.colour {
+			text = red + text + plain
+		}
+	}
+	d.out.WriteString(text + "\n")
+}
+
+const red, green, plain = "\x1b[31;1m", "\x1b[32;1m", "\x1b[0m"
+
+func (d *drawing) verdict(f Finding) {
+	text := string(f.Verdict) + ": " + f.Why
+	if f.Verdict == Holds {
+		text = string(f.Verdict)
+	}
+	if d.colour {
+		c := red
+		if f.Verdict == Holds {
+			c = green
+		}
+		text = c + text + plain
+	}
+	d.out.WriteString("\n" + text + "\n")
+}
+
+// pad fills a cell up to its column's width, or cuts it, so that columns stay columns.
+func pad(s string, n int) string {
+	size := utf8.RuneCountInString(s)
+	if size >= n {
+		return string([]rune(s)[:n-2]) + "… "
+	}
+	return s + strings.Repeat(" ", n-size)
+}

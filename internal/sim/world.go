@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// World is one story's universe: nodes, clients, the network between them, and one clock.
+// A story calls its methods from one goroutine; what the clients do runs on goroutines of their own.
+type World struct {
+	t     testing.TB
+	start time.Time
+
+	mu      sync.Mutex // guards all below, and every field of nodes and clients
+	nodes   []*Node
+	clients []*Client
+	history History
+	labels  map[string]string // random token → "A's token"
+	ended   bool
+	gate    func(*request) bool // exploration: called before a request leaves its client
+}
+
+// Run opens a bubble of virtual time, lets the story happen in it, and returns what happened. An hour of a
+// story takes milliseconds. The world is torn down before Run returns: nothing is left running.
+func Run(t *testing.T, story func(w *World)) *History {
+	t.Helper()
+	var h *History
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer func() { h = w.end() }()
+		story(w)
+		synctest.Wait()
+	})
+	return h
+}
+
+func newWorld(t testing.TB) *World {
+	return &World{t: t, start: time.Now(), labels: map[string]string{}}
+}
+
+// Now is the time since the story began.
+func (w *World) Now() time.Duration { return time.Since(w.start) }
+
+// At lets time pass until d after the story's beginning, with everything that happens in between. Every
+// step of a story gets an instant of its own: two things at one instant have no order.
+func (w *World) At(d time.Duration) {
+	w.t.Helper()
+	if d < w.Now() {
+		w.t.Fatalf("the story is at %v already, it can't go back to %v", w.Now(), d)
+	}
+	time.Sleep(d - w.Now())
+	synctest.Wait()
+}
+
+// Record adds an event to the history. Its time is now.
+func (w *World) Record(e Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.record(e)
+}
+
+func (w *World) record(e Event) {
+	if w.ended {
+		return
+	}
+	w.expireDue()
+	e.At = w.Now()
+	w.history.Events = append(w.history.Events, e)
+}
+
+// expireDue writes down the leases that have ended since the last event, at the instant at which they did.
+func (w *World) expireDue() {
+	for _, n := range w.nodes {
+		for _, key := range n.due(w.Now()) {
+			o := n.owners[key]
+			delete(n.owners, key)
+			w.history.Events = append(w.history.Events, Event{
+				At: o.deadline, Kind: Expire, Node: n.name, Key: key, Before: o.client, Text: "TTL ends",
+			})
+		}
+	}
+}
+
+// History returns what has happened so far.
+func (w *World) History() *History {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expireDue()
+	h := w.history
+	h.Events = append([]Event(nil), h.Events...)
+	for _, n := range w.nodes {
+		h.Nodes = append(h.Nodes, n.name)
+	}
+	for _, c := range w.clients {
+		h.Clients = append(h.Clients, c.name)
+	}
+	return &h
+}
+
+// end breaks every connection, lets stopped clients run into errors, and waits until all of them are gone.
+func (w *World) end() *History {
+	h := w.History()
+	w.mu.Lock()
+	w.ended = true
+	for _, c := range w.clients {
+		c.cutAll()
+		c.resume()
+	}
+	w.mu.Unlock()
+	for _, c := range w.clients {
+		c.wait()
+		_ = c.rdb.Close()
+	}
+	for _, n := range w.nodes {
+		n.mr.Close()
+	}
+	return h
+}
+
+// label gives a random token a name that is the same on every run. A token belongs to the client that sent it first.
+func (w *World) label(client, word string) string {
+	if len(word) != 32 || strings.Trim(word, "0123456789abcdef") != "" {
+		return word
+	}
+	if _, known := w.labels[word]; !known {
+		n := 1
+		for _, l := range w.labels {
+			if strings.HasPrefix(l, client+"'s token") {
+				n++
+			}
+		}
+		name := client + "'s token"
+		if n > 1 {
+			name = fmt.Sprintf("%s %d", name, n)
+		}
+		w.labels[word] = name
+	}
+	return w.labels[word]
+}
