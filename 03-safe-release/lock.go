@@ -11,7 +11,7 @@
 //   - A crashed holder blocks others for one TTL at most.
 //
 // Not guaranteed:
-//   - Work that outlives the TTL is not protected, and nobody tells it: see TestWorkOutlivesTheTTL.
+//   - Work that outlives the TTL is not protected, and nobody tells it: see TestWorkOutlivesTTL.
 //   - A nested Lock of the same key waits for itself.
 //   - A failover that loses the key loses the lock.
 //   - A call returns by its deadline only if the client was made with Options.ContextTimeoutEnabled.

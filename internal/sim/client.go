@@ -14,6 +14,13 @@ import (
 	"example.com/redislock/internal/wire"
 )
 
+// go-redis logs every failed dial. In a world where nodes die on purpose that is noise.
+func init() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 // Client is one process that uses locks: a go-redis client, what the story does to it, and a goroutine on which
 // it does what the story tells it.
 type Client struct {

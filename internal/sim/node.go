@@ -186,7 +186,7 @@ func (n *Node) execute(r *request) {
 		after := n.ownerAfter(client.name, key, before, valueBefore)
 		text, answer := n.w.describe(client.name, r.words), n.w.describeReply(client.name, reply)
 		if r.loseIt {
-			answer += " (reply lost)"
+			answer += ", lost"
 		}
 		n.w.record(Event{
 			Kind: Command, Client: client.name, Node: n.name, Key: key, Text: text, Reply: answer,

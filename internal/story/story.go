@@ -131,6 +131,7 @@ type Actor struct {
 	stage  *Stage
 	locker Locker
 	held   Lock
+	seen   int // what it last read
 }
 
 // Actor enters the stage with a Redis client and a Locker of its own, like a process.
@@ -210,4 +211,22 @@ func (a *Actor) returned(key string, err error) {
 func (a *Actor) record(e sim.Event) {
 	e.Client = a.Name()
 	a.stage.Record(e)
+}
+
+// ReadInside lets the actor look at the resource, if it has the lock.
+func (a *Actor) ReadInside(r *sim.Resource) {
+	a.Do(func() {
+		if a.held != nil {
+			a.seen = a.Read(r)
+		}
+	})
+}
+
+// WriteInside lets the actor take one off what it has read, if it has the lock and there was something left.
+func (a *Actor) WriteInside(r *sim.Resource) {
+	a.Do(func() {
+		if a.held != nil && a.seen > 0 {
+			a.Write(r, a.seen-1)
+		}
+	})
 }
