@@ -1,0 +1,12 @@
+//go:build !unix
+
+package redistest
+
+import "os"
+
+// Redis itself doesn't run here, so Start has skipped the test before anything can get to this point.
+const noSignals = "redistest: Pause and Resume need SIGSTOP, which this system does not have"
+
+func sendStop(*os.Process) error  { panic(noSignals) }
+func sendCont(*os.Process) error  { panic(noSignals) }
+func isStopped(int) (bool, error) { panic(noSignals) }
