@@ -21,8 +21,11 @@ const (
 	TwoValidLeases Verdict = "two valid leases"       // exploration: two holders, neither lease has ended
 )
 
-// Taken is the Text of a Return that says "somebody else holds the lock".
-const Taken = "taken"
+// What a Return says, as far as the checker looks at it.
+const (
+	Taken     = "taken"           // somebody else holds the lock
+	NoOneElse = "taken by nobody" // exploration: when all was over, somebody new was refused
+)
 
 // Finding is the verdict and the event that decided it.
 type Finding struct {
@@ -32,11 +35,17 @@ type Finding struct {
 }
 
 // Check reads a history from the start and stops at the first thing that must not happen.
-func Check(h *History) Finding {
-	c := checker{
+func Check(h *History) Finding { return check(h, false) }
+
+// CheckLeases is Check for explorations. There a client may be as slow as it likes, so two clients inside are
+// a finding only while both leases last. And whoever dies must not leave a key that no TTL will end.
+func CheckLeases(h *History) Finding { return check(h, true) }
+
+func check(h *History, leases bool) Finding {
+	c := checker{leases: leases,
 		inside: map[string]time.Duration{}, dead: map[string]bool{}, frozen: map[string]bool{},
 		owner: map[string]string{}, ttl: map[string]time.Duration{}, since: map[string]time.Duration{},
-		readAt: map[string]int{},
+		readAt: map[string]int{}, leaseEnd: map[string]time.Duration{},
 	}
 	for i, e := range h.Events {
 		if v, why := c.step(i, e); v != Holds {
@@ -48,12 +57,15 @@ func Check(h *History) Finding {
 
 // checker is what the history says so far.
 type checker struct {
-	inside map[string]time.Duration // clients at work, since when
-	dead   map[string]bool          // crashed clients
-	frozen map[string]bool          // clients that stand still, and so harm nobody
-	owner  map[string]string        // node and key → owner
-	ttl    map[string]time.Duration // node and key → TTL when last seen
-	since  map[string]time.Duration // node and key → when the owner took it
+	leases bool // judge leases, not clients
+
+	inside   map[string]time.Duration // clients at work, since when
+	leaseEnd map[string]time.Duration
+	dead     map[string]bool          // crashed clients
+	frozen   map[string]bool          // clients that stand still, and so harm nobody
+	owner    map[string]string        // node and key → owner
+	ttl      map[string]time.Duration // node and key → TTL when last seen
+	since    map[string]time.Duration // node and key → when the owner took it
 
 	readAt    map[string]int // client → event of its last read
 	lastWrite int
@@ -64,18 +76,13 @@ func (c *checker) step(i int, e Event) (Verdict, string) {
 	at := e.Node + "/" + e.Key
 	switch e.Kind {
 	case Enter:
-		for _, other := range slices.Sorted(maps.Keys(c.inside)) {
-			if !c.frozen[other] {
-				return TwoHolders, fmt.Sprintf("%s enters at %s while %s is inside, since %s.", e.Client, clock(e.At), other, clock(c.inside[other]))
-			}
-		}
-		c.inside[e.Client] = e.At
+		return c.enter(e)
 	case Leave:
 		delete(c.inside, e.Client)
 	case Expire:
 		c.owner[at] = ""
 	case Fault:
-		c.fault(e)
+		return c.fault(e)
 	case Command:
 		if e.Before != e.After {
 			defer func() { c.owner[at], c.since[at] = e.After, e.At }()
@@ -99,20 +106,44 @@ func (c *checker) step(i int, e Event) (Verdict, string) {
 	return Holds, ""
 }
 
-func (c *checker) fault(e Event) {
+func (c *checker) enter(e Event) (Verdict, string) {
+	for _, other := range slices.Sorted(maps.Keys(c.inside)) {
+		since := clock(c.inside[other])
+		switch {
+		case c.leases && c.leaseEnd[other] > e.At:
+			return TwoValidLeases, fmt.Sprintf("%s enters at %s while %s is inside, since %s, and its lease lasts until %s.",
+				e.Client, clock(e.At), other, since, clock(c.leaseEnd[other]))
+		case !c.leases && !c.frozen[other]:
+			return TwoHolders, fmt.Sprintf("%s enters at %s while %s is inside, since %s.", e.Client, clock(e.At), other, since)
+		}
+	}
+	c.inside[e.Client], c.leaseEnd[e.Client] = e.At, e.LeaseEnd
+	return Holds, ""
+}
+
+func (c *checker) fault(e Event) (Verdict, string) {
 	switch e.Text {
 	case crashes:
 		c.dead[e.Client] = true
 		delete(c.inside, e.Client)
+		for _, at := range slices.Sorted(maps.Keys(c.owner)) {
+			if c.leases && c.owner[at] == e.Client && c.ttl[at] == Forever {
+				return LeftNoTTL, fmt.Sprintf("%s dies at %s, and no TTL will ever end its key.", e.Client, clock(e.At))
+			}
+		}
 	case freezes:
 		c.frozen[e.Client] = true
 	case thaws:
 		delete(c.frozen, e.Client)
 	}
+	return Holds, ""
 }
 
 // refused looks at an answer "taken": somebody alive has to hold the lock, or a TTL must end it.
 func (c *checker) refused(e Event) (Verdict, string) {
+	if e.Text == NoOneElse {
+		return Stuck, fmt.Sprintf("%s is refused at %s, when all is over and every TTL has ended.", e.Client, clock(e.At))
+	}
 	if e.Text != Taken {
 		return Holds, ""
 	}

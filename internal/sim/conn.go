@@ -44,7 +44,7 @@ func (cn *conn) Write(b []byte) (int, error) {
 			break // not complete yet
 		}
 		cn.unread = cn.unread[len(raw):]
-		cn.client.send(&request{conn: cn, words: words})
+		cn.client.send(&request{client: cn.client, conn: cn, words: words})
 	}
 	w := cn.client.w
 	w.mu.Lock()

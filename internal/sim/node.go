@@ -158,10 +158,10 @@ func (n *Node) set(what string, change func()) {
 
 // request is one command on its way from a client to a node.
 type request struct {
-	conn     *conn
-	words    []string
-	loseIt   bool // the reply never arrives: the connection breaks instead
-	answered bool
+	client *Client
+	conn   *conn // nil for a step that is no command, see Work
+	words  []string
+	loseIt bool // the reply never arrives: the connection breaks instead
 }
 
 // arrive hands a request to the node. The world's lock is held.
@@ -178,7 +178,7 @@ func (n *Node) arrive(r *request) {
 
 // execute runs a command, writes it down, and sends the reply on its way.
 func (n *Node) execute(r *request) {
-	client, key := r.conn.client, keyOf(r.words)
+	client, key := r.client, keyOf(r.words)
 	n.w.expireDue()
 	valueBefore, before := n.Value(key), n.owners[key]
 	reply := n.dispatch(r)

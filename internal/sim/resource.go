@@ -9,7 +9,9 @@ type Resource struct {
 }
 
 // Resource adds a shared value to the world.
-func (w *World) Resource(name string, value int) *Resource { return &Resource{name: name, value: value} }
+func (w *World) Resource(name string, value int) *Resource {
+	return &Resource{name: name, value: value}
+}
 
 // Value is what the resource holds now.
 func (r *Resource) Value() int { return r.value }

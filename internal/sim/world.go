@@ -45,6 +45,9 @@ func newWorld(t testing.TB) *World {
 // Now is the time since the story began.
 func (w *World) Now() time.Duration { return time.Since(w.start) }
 
+// Nodes lists the world's nodes, in the order in which they were added.
+func (w *World) Nodes() []*Node { return w.nodes }
+
 // At lets time pass until d after the story's beginning, with everything that happens in between. Every
 // step of a story gets an instant of its own: two things at one instant have no order.
 func (w *World) At(d time.Duration) {

@@ -75,7 +75,7 @@ func tell(t *testing.T, s Story, ch Chapter, want sim.Verdict) {
 	h := sim.Run(t, func(w *sim.World) { s.Tell(newStage(w, ch)) })
 	f := sim.Check(h)
 	record(t, s, ch, h, f)
-	text := sim.Timeline(h, f, os.Getenv("REDISLOCK_COLOUR") == "1")
+	text := sim.Timeline(h, f, colour())
 	if f.Verdict != want {
 		t.Errorf("%s\n\n%s\n%s: got the verdict %q, want %q", s.Claim, text, ch.Dir, f.Verdict, want)
 		return
@@ -87,6 +87,9 @@ func tell(t *testing.T, s Story, ch Chapter, want sim.Verdict) {
 		t.Errorf("nobody met anybody in this story, so it proves nothing:\n\n%s", text)
 	}
 }
+
+// colour reports whether the output ends up on a terminal. Only the program that started the test knows.
+func colour() bool { return os.Getenv("REDISLOCK_COLOUR") == "1" }
 
 // Record is what a story leaves behind for the generator, when REDISLOCK_RECORD names a folder.
 type Record struct {

@@ -1,0 +1,12 @@
+package saferelease_test
+
+import (
+	"testing"
+
+	"example.com/redislock/internal/story"
+)
+
+// Three clients, every order of their commands, every moment for a TTL to end, one crash anywhere.
+func TestExplore(t *testing.T) {
+	story.Explore(t, "03", story.Bounds{Clients: "ABC", Crashes: 1})
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package story
+
+const raceDetector = false
