@@ -34,112 +34,184 @@ type Finding struct {
 	Why     string // one sentence that names the step
 }
 
-// Check reads a history from the start and stops at the first thing that must not happen.
-func Check(h *History) Finding { return check(h, false) }
+// Check reads a history from the start and stops at the first thing that must not happen. A frozen client inside
+// harms nobody while it stands still. When it goes on, that alone is no finding either, since no lock can prevent
+// it: what it writes then is one.
+func Check(h *History) Finding {
+	_, f := check(h, false)
+	return f
+}
 
 // CheckLeases is Check for explorations. There a client may be as slow as it likes, so two clients inside are
 // a finding only while both leases last. And whoever dies must not leave a key that no TTL will end.
-func CheckLeases(h *History) Finding { return check(h, true) }
+func CheckLeases(h *History) Finding {
+	_, f := check(h, true)
+	return f
+}
 
-func check(h *History, leases bool) Finding {
-	c := checker{leases: leases,
-		inside: map[string]time.Duration{}, dead: map[string]bool{}, frozen: map[string]bool{},
-		owner: map[string]string{}, ttl: map[string]time.Duration{}, since: map[string]time.Duration{},
-		readAt: map[string]int{}, leaseEnd: map[string]time.Duration{},
+func check(h *History, leases bool) (*checker, Finding) {
+	c := &checker{leases: leases, nodes: max(1, len(h.Nodes)),
+		inside: map[hold]stay{}, dead: map[string]bool{}, frozen: map[string]bool{},
+		keys: map[place]held{}, looked: map[hold]int{}, entered: map[string]int{}, written: map[string]write{},
 	}
 	for i, e := range h.Events {
-		if v, why := c.step(i, e); v != Holds {
-			return Finding{Verdict: v, Event: i, Why: why}
+		if v, why := c.step(i+1, e); v != Holds {
+			return c, Finding{Verdict: v, Event: i, Why: why}
 		}
 	}
-	return Finding{Verdict: Holds, Event: -1, Why: "nothing went wrong"}
+	return c, Finding{Verdict: Holds, Event: -1, Why: "nothing went wrong"}
 }
 
-// checker is what the history says so far.
+// checker is what the history says so far. Events are numbered from 1, so that 0 is never.
 type checker struct {
 	leases bool // judge leases, not clients
+	nodes  int
 
-	inside   map[string]time.Duration // clients at work, since when
-	leaseEnd map[string]time.Duration
-	dead     map[string]bool          // crashed clients
-	frozen   map[string]bool          // clients that stand still, and so harm nobody
-	owner    map[string]string        // node and key → owner
-	ttl      map[string]time.Duration // node and key → TTL when last seen
-	since    map[string]time.Duration // node and key → when the owner took it
+	inside map[hold]stay
+	dead   map[string]bool // crashed clients
+	frozen map[string]bool // clients that stand still, and so harm nobody
+	keys   map[place]held
 
-	readAt    map[string]int // client → event of its last read
-	lastWrite int
-	writer    string
+	looked  map[hold]int // client and resource → its last read
+	entered map[string]int
+	written map[string]write // resource → the last write
 }
 
-func (c *checker) step(i int, e Event) (Verdict, string) {
-	at := e.Node + "/" + e.Key
+type hold struct{ client, key string } // a client's work under a lock, or its view of a resource
+type place struct{ node, key string }  // a key at a node
+type write struct {
+	client string
+	n      int
+} // who wrote a resource, and in which event
+
+// stay is the time that a client spends inside.
+type stay struct {
+	depth           int // a lock may be taken again by its holder
+	since, leaseEnd time.Duration
+}
+
+// held says who owns a key, since when, and its TTL when last seen.
+type held struct {
+	owner      string
+	since, ttl time.Duration
+}
+
+func (c *checker) step(n int, e Event) (Verdict, string) {
 	switch e.Kind {
 	case Enter:
+		c.entered[e.Client] = n
 		return c.enter(e)
 	case Leave:
-		delete(c.inside, e.Client)
+		c.leave(hold{e.Client, e.Key})
 	case Expire:
-		c.owner[at] = ""
+		delete(c.keys, place{e.Node, e.Key})
 	case Fault:
 		return c.fault(e)
 	case Command:
-		if e.Before != e.After {
-			defer func() { c.owner[at], c.since[at] = e.After, e.At }()
-		}
-		c.ttl[at] = e.TTL
-		if e.Before != "" && e.Before != e.Client && e.After == "" {
-			return DeletedOthers, fmt.Sprintf("%s deletes at %s the key that %s has owned since %s.", e.Client, clock(e.At), e.Before, clock(c.since[at]))
-		}
+		return c.command(e)
 	case Return:
 		return c.refused(e)
 	case Read:
-		c.readAt[e.Client] = i
+		c.looked[hold{e.Client, e.Key}] = n
 	case Write:
-		if e.Outcome == OK && c.writer != "" && c.writer != e.Client && c.lastWrite > c.readAt[e.Client] {
-			return StaleWrite, fmt.Sprintf("%s writes at %s over what %s wrote after %s had read.", e.Client, clock(e.At), c.writer, e.Client)
-		}
-		if e.Outcome == OK {
-			c.lastWrite, c.writer = i, e.Client
-		}
+		return c.write(n, e)
 	}
 	return Holds, ""
 }
 
 func (c *checker) enter(e Event) (Verdict, string) {
-	for _, other := range slices.Sorted(maps.Keys(c.inside)) {
-		since := clock(c.inside[other])
+	me := hold{e.Client, e.Key}
+	for _, other := range c.others(me) {
+		there := c.inside[other]
 		switch {
-		case c.leases && c.leaseEnd[other] > e.At:
+		case c.leases && there.leaseEnd > e.At:
 			return TwoValidLeases, fmt.Sprintf("%s enters at %s while %s is inside, since %s, and its lease lasts until %s.",
-				e.Client, clock(e.At), other, since, clock(c.leaseEnd[other]))
-		case !c.leases && !c.frozen[other]:
-			return TwoHolders, fmt.Sprintf("%s enters at %s while %s is inside, since %s.", e.Client, clock(e.At), other, since)
+				e.Client, clock(e.At), other.client, clock(there.since), clock(there.leaseEnd))
+		case !c.leases && !c.frozen[other.client]:
+			return TwoHolders, fmt.Sprintf("%s enters at %s while %s is inside, since %s.",
+				e.Client, clock(e.At), other.client, clock(there.since))
 		}
 	}
-	c.inside[e.Client], c.leaseEnd[e.Client] = e.At, e.LeaseEnd
+	s := c.inside[me]
+	if s.depth == 0 {
+		s.since = e.At
+	}
+	s.depth, s.leaseEnd = s.depth+1, e.LeaseEnd
+	c.inside[me] = s
 	return Holds, ""
+}
+
+// others lists who else is inside under the same lock, in a fixed order.
+func (c *checker) others(me hold) []hold {
+	var all []hold
+	for h := range c.inside {
+		if h.key == me.key && h.client != me.client {
+			all = append(all, h)
+		}
+	}
+	slices.SortFunc(all, func(a, b hold) int { return strings.Compare(a.client, b.client) })
+	return all
+}
+
+func (c *checker) leave(me hold) {
+	s := c.inside[me]
+	if s.depth--; s.depth > 0 {
+		c.inside[me] = s
+		return
+	}
+	delete(c.inside, me)
+}
+
+func (c *checker) command(e Event) (Verdict, string) {
+	at := place{e.Node, e.Key}
+	if e.Before != "" && e.Before != e.Client && e.After == "" {
+		return DeletedOthers, fmt.Sprintf("%s deletes at %s the key that %s has owned since %s.",
+			e.Client, clock(e.At), e.Before, clock(c.keys[at].since))
+	}
+	c.own(at, e)
+	return Holds, ""
+}
+
+// own remembers whose the key is after an event.
+func (c *checker) own(at place, e Event) {
+	since := c.keys[at].since
+	if e.Before != e.After {
+		since = e.At
+	}
+	if c.keys[at] = (held{e.After, since, e.TTL}); e.After == "" {
+		delete(c.keys, at)
+	}
 }
 
 func (c *checker) fault(e Event) (Verdict, string) {
 	switch e.Text {
 	case crashes:
-		c.dead[e.Client] = true
-		delete(c.inside, e.Client)
-		for _, at := range slices.Sorted(maps.Keys(c.owner)) {
-			if c.leases && c.owner[at] == e.Client && c.ttl[at] == Forever {
-				return LeftNoTTL, fmt.Sprintf("%s dies at %s, and no TTL will ever end its key.", e.Client, clock(e.At))
-			}
-		}
+		return c.crash(e)
 	case freezes:
 		c.frozen[e.Client] = true
 	case thaws:
 		delete(c.frozen, e.Client)
+	case restartsEmpty:
+		maps.DeleteFunc(c.keys, func(at place, _ held) bool { return at.node == e.Node })
+	case isSet:
+		c.own(place{e.Node, e.Key}, e)
 	}
 	return Holds, ""
 }
 
-// refused looks at an answer "taken": somebody alive has to hold the lock, or a TTL must end it.
+func (c *checker) crash(e Event) (Verdict, string) {
+	c.dead[e.Client] = true
+	maps.DeleteFunc(c.inside, func(h hold, _ stay) bool { return h.client == e.Client })
+	for _, k := range c.keys {
+		if c.leases && k.owner == e.Client && k.ttl == Forever {
+			return LeftNoTTL, fmt.Sprintf("%s dies at %s, and no TTL will ever end its key.", e.Client, clock(e.At))
+		}
+	}
+	return Holds, ""
+}
+
+// refused looks at an answer "taken": somebody alive has to hold the lock, or a TTL must end it. A lock on
+// several nodes is held where a majority says so.
 func (c *checker) refused(e Event) (Verdict, string) {
 	if e.Text == NoOneElse {
 		return Stuck, fmt.Sprintf("%s is refused at %s, when all is over and every TTL has ended.", e.Client, clock(e.At))
@@ -147,20 +219,64 @@ func (c *checker) refused(e Event) (Verdict, string) {
 	if e.Text != Taken {
 		return Holds, ""
 	}
-	for _, at := range slices.Sorted(maps.Keys(c.owner)) {
-		owner := c.owner[at]
-		if owner == "" || !strings.HasSuffix(at, "/"+e.Key) {
-			continue
-		}
-		_, working := c.inside[owner]
+	_, working := c.inside[hold{e.Client, e.Key}]
+	own, lost, of := 0, 0, ""
+	for at, k := range c.keys {
 		switch {
-		case owner == e.Client && !working:
-			return Stuck, fmt.Sprintf("%s is told \"taken\" at %s, and the key is its own.", e.Client, clock(e.At))
-		case c.dead[owner] && c.ttl[at] == Forever:
-			return Stuck, fmt.Sprintf("%s is refused at %s by the key of %s, which is dead, and no TTL will ever end it.", e.Client, clock(e.At), owner)
+		case at.key != e.Key:
+		case k.owner == e.Client && !working:
+			own++
+		case c.dead[k.owner] && k.ttl == Forever:
+			lost++
+			if of == "" || k.owner < of {
+				of = k.owner
+			}
 		}
 	}
+	switch {
+	case own > c.nodes/2:
+		return Stuck, fmt.Sprintf("%s is told \"taken\" at %s, and the key is its own.", e.Client, clock(e.At))
+	case lost >= c.nodes-c.nodes/2: // what is left is no majority
+		return Stuck, fmt.Sprintf("%s is refused at %s by the key of %s, which is dead, and no TTL will ever end it.", e.Client, clock(e.At), of)
+	}
 	return Holds, ""
+}
+
+func (c *checker) write(n int, e Event) (Verdict, string) {
+	if e.Outcome != OK {
+		return Holds, ""
+	}
+	if last := c.written[e.Key]; c.stale(e.Client, e.Key) {
+		return StaleWrite, fmt.Sprintf("%s writes at %s over what %s has written meanwhile.", e.Client, clock(e.At), last.client)
+	}
+	c.written[e.Key] = write{e.Client, n}
+	return Holds, ""
+}
+
+// stale reports whether somebody else wrote the resource after the client had read it, or had entered.
+func (c *checker) stale(client, resource string) bool {
+	last := c.written[resource]
+	return last.n > 0 && last.client != client && last.n > max(c.looked[hold{client, resource}], c.entered[client])
+}
+
+// memory is what later verdicts depend on, as far as one client is concerned.
+func (c *checker) memory(client string, now time.Duration) string {
+	var all []string
+	for h, s := range c.inside {
+		if h.client == client && s.leaseEnd > now {
+			all = append(all, fmt.Sprintf("inside %s %d deep until %v", h.key, s.depth, s.leaseEnd))
+		}
+	}
+	for resource, last := range c.written {
+		if last.client == client {
+			all = append(all, "wrote "+resource)
+		}
+		if c.stale(client, resource) {
+			all = append(all, "has missed a write to "+resource)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }
 
 // clock writes a time of a story the way people say it: 31s, 1.5s, 250ms.

@@ -21,12 +21,12 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Client is one process that uses locks: a go-redis client, what the story does to it, and a goroutine on which
-// it does what the story tells it.
+// Client is one process that uses locks: a go-redis client of each node it uses, what the story does to it, and a
+// goroutine on which it does what the story tells it.
 type Client struct {
 	w    *World
 	name string
-	rdb  *redis.Client
+	rdbs []*redis.Client
 	last chan struct{} // closed when the last thing it was told to do is done
 
 	conns  map[*conn]bool
@@ -40,6 +40,15 @@ type Client struct {
 // 100 ms before go-redis resends: the default is random, and a story has to be the same every time.
 func (w *World) Client(name string, n *Node, opts ...func(*redis.Options)) *Client {
 	c := &Client{w: w, name: name, conns: map[*conn]bool{}}
+	w.mu.Lock()
+	w.clients = append(w.clients, c)
+	w.mu.Unlock()
+	c.Connect(n, opts...)
+	return c
+}
+
+// Connect gives the client, which is one process, a go-redis client of one more node.
+func (c *Client) Connect(n *Node, opts ...func(*redis.Options)) redis.UniversalClient {
 	o := &redis.Options{
 		Addr:            "127.0.0.1:6379", // never dialled; a name would be looked up outside the bubble
 		MinRetryBackoff: 100 * time.Millisecond,
@@ -52,11 +61,11 @@ func (w *World) Client(name string, n *Node, opts ...func(*redis.Options)) *Clie
 	for _, opt := range opts {
 		opt(o)
 	}
-	c.rdb = redis.NewClient(o)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.clients = append(w.clients, c)
-	return c
+	rdb := redis.NewClient(o)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.rdbs = append(c.rdbs, rdb)
+	return rdb
 }
 
 func (c *Client) dial(n *Node) (net.Conn, error) {
@@ -73,11 +82,12 @@ func (c *Client) dial(n *Node) (net.Conn, error) {
 // Name of the client.
 func (c *Client) Name() string { return c.name }
 
-// Redis is the client's go-redis client.
-func (c *Client) Redis() redis.UniversalClient { return c.rdb }
+// Redis is the client's go-redis client of its first node.
+func (c *Client) Redis() redis.UniversalClient { return c.rdbs[0] }
 
 // Do lets the client run f after what it was told before, and returns when nothing more can happen at
-// this instant: f is done, or waits for time to pass, or the client was stopped in the middle of it.
+// this instant: f is done, or waits for time to pass, or the client was stopped in the middle of it. A client that
+// stands still does not even begin.
 func (c *Client) Do(f func()) {
 	before, done := c.last, make(chan struct{})
 	c.last = done
@@ -86,6 +96,7 @@ func (c *Client) Do(f func()) {
 		if before != nil {
 			<-before
 		}
+		c.pass()
 		f()
 	}()
 	synctest.Wait()
@@ -150,8 +161,9 @@ func (c *Client) DeliverLate(m wire.Match) *Late { return c.on(deliverLate, m, 1
 
 // Late is a request that is still on its way.
 type Late struct {
-	c *Client
-	r *request
+	c       *Client
+	r       *request
+	arrived bool
 }
 
 // Caught reports whether there has been such a request.
@@ -161,12 +173,20 @@ func (l *Late) Caught() bool {
 	return l.r != nil
 }
 
-// Deliver lets the request reach its node now, whether or not anybody still waits for the answer.
+// Deliver lets the request reach its node now, whether or not anybody still waits for the answer. It arrives once.
 func (l *Late) Deliver() {
+	l.c.w.t.Helper()
 	l.c.w.mu.Lock()
-	l.c.note("late " + wire.Name(l.r.words) + " arrives")
-	l.r.conn.node.arrive(l.r)
+	ready := l.r != nil && !l.arrived
+	if ready {
+		l.arrived = true
+		l.c.note("late " + wire.Name(l.r.words) + " arrives")
+		l.r.conn.node.arrive(l.r)
+	}
 	l.c.w.mu.Unlock()
+	if !ready {
+		l.c.w.t.Fatalf("%s has no request on its way that could be delivered late", l.c.name)
+	}
 	synctest.Wait()
 }
 
@@ -178,11 +198,15 @@ const (
 	goesOn  = "goes on"
 )
 
-// GoOn ends a stop.
-func (c *Client) GoOn() {
+// GoOn ends a stop. A client that was not stopped, or is dead, takes no notice.
+func (c *Client) GoOn() { c.unhalt(goesOn) }
+
+func (c *Client) unhalt(text string) {
 	c.w.mu.Lock()
-	c.note(goesOn)
-	c.resume()
+	if c.halted != nil && !c.dead {
+		c.note(text)
+		c.resume()
+	}
 	c.w.mu.Unlock()
 	synctest.Wait()
 }
@@ -210,14 +234,8 @@ func (c *Client) Freeze() {
 	c.halt()
 }
 
-// Thaw ends Freeze.
-func (c *Client) Thaw() {
-	c.w.mu.Lock()
-	c.note(thaws)
-	c.resume()
-	c.w.mu.Unlock()
-	synctest.Wait()
-}
+// Thaw ends Freeze, as GoOn ends a stop.
+func (c *Client) Thaw() { c.unhalt(thaws) }
 
 // Cut breaks the client's connections and lets no new one through, until Heal.
 func (c *Client) Cut() {
@@ -288,12 +306,11 @@ func (c *Client) send(r *request) {
 		c.pass()
 		c.haltOn(stopBefore, crashBefore, "before", r)
 		c.pass()
-		if c.w.gate != nil && !c.w.gate(r) {
-			return
-		}
+		c.w.stopAtGate(r)
 	}
-	c.carry(r)
-	c.haltOn(stopAfter, crashAfter, "after", r)
+	if c.carry(r) {
+		c.haltOn(stopAfter, crashAfter, "after", r)
+	}
 	c.pass()
 }
 
@@ -312,24 +329,26 @@ func (c *Client) haltOn(stop, crash action, where string, r *request) {
 	}
 }
 
-func (c *Client) carry(r *request) {
+// carry reports whether the request reached its node.
+func (c *Client) carry(r *request) bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	if r.conn.err != nil || c.w.ended {
-		return
+		return false
 	}
 	if !wire.Setup(r.words) {
 		if c.fires(loseRequest, r.words) != nil {
 			c.note(wire.Name(r.words) + " is lost")
 			r.conn.fail(io.EOF)
-			return
+			return false
 		}
 		if rule := c.fires(deliverLate, r.words); rule != nil {
 			c.note(wire.Name(r.words) + " is still on its way")
 			rule.late.r = r
-			return
+			return false
 		}
 		r.loseIt = r.loseIt || c.fires(loseReply, r.words) != nil
 	}
 	r.conn.node.arrive(r)
+	return true
 }

@@ -3,6 +3,8 @@ package sim
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -38,13 +40,17 @@ func newConn(c *Client, n *Node) *conn {
 func (cn *conn) Write(b []byte) (int, error) {
 	cn.unread = append(cn.unread, b...)
 	for {
-		r := bytes.NewReader(cn.unread)
-		words, raw, err := wire.ReadRequest(bufio.NewReader(r))
-		if err != nil {
+		words, raw, err := wire.ReadRequest(bufio.NewReader(bytes.NewReader(cn.unread)))
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break // not complete yet
 		}
+		if err != nil {
+			return 0, err
+		}
 		cn.unread = cn.unread[len(raw):]
-		cn.client.send(&request{client: cn.client, conn: cn, words: words})
+		if len(words) > 0 {
+			cn.client.send(&request{client: cn.client, conn: cn, words: words})
+		}
 	}
 	w := cn.client.w
 	w.mu.Lock()

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"example.com/redislock/internal/wire"
 )
 
 // Plan says what to explore: some clients, each with something to do, and what may go wrong meanwhile.
@@ -32,6 +28,12 @@ type Plan struct {
 	Crashes int                      // how many clients may crash in one schedule
 	Losses  int                      // how many replies may be lost in one schedule
 	Most    int                      // stop after so many schedules, and say that the search was not exhaustive
+
+	// Ordered says that a client's code looks at the order in which different nodes answer it, as in "the first
+	// answer counts". Otherwise what a client has seen of each node is its state, in whatever order the nodes came.
+	Ordered bool
+
+	plain bool // for tests: merge no states, and let every process be the first to move
 }
 
 // Process is a client and what it does.
@@ -61,10 +63,13 @@ type Counterexample struct {
 // A choice is one step of a schedule, and its name is what stands in a schedule's id, joined by dots:
 //
 //	A   client A goes on: its next command is executed, or its work is done
+//	A2  the same for A's command to the second node, in a world of several nodes
 //	A!  client A crashes instead
 //	A~  A's command is executed, and the reply is lost
 //	t   time passes until the next TTL ends
-//	w   time passes until a client that waits or sleeps sends its next command
+//	w   time passes until a client that waits or sleeps sends its next command, or is done
+//
+// If a client has several commands for one node at the gate, the second is A', the third A".
 type choice string
 
 const (
@@ -78,10 +83,9 @@ func Explore(t *testing.T, p Plan) Report {
 	began := time.Now()
 	report := Report{Exhaustive: true}
 	seen := map[string]bool{}
-	for level := [][]choice{nil}; len(level) > 0; {
-		if report.Schedules += len(level); report.Schedules > p.Most {
-			report.Exhaustive = false
-			break
+	for level := [][]choice{nil}; len(level) > 0 && report.Exhaustive; {
+		if most := p.Most - report.Schedules; len(level) > most {
+			level, report.Exhaustive = level[:most], false
 		}
 		var next [][]choice
 		for i, r := range p.runAll(t, level) {
@@ -90,7 +94,7 @@ func Explore(t *testing.T, p Plan) Report {
 				report.add(level[i], r)
 				continue
 			}
-			if seen[r.state] {
+			if seen[r.state] && !p.plain {
 				continue
 			}
 			seen[r.state] = true
@@ -98,6 +102,7 @@ func Explore(t *testing.T, p Plan) Report {
 				next = append(next, append(slices.Clone(level[i]), c))
 			}
 		}
+		report.Schedules += len(level)
 		level = next
 	}
 	report.States = len(seen)
@@ -107,6 +112,7 @@ func Explore(t *testing.T, p Plan) Report {
 
 // runAll runs schedules side by side. The results come in the order of the schedules.
 func (p Plan) runAll(t *testing.T, schedules [][]choice) []result {
+	t.Helper()
 	results := make([]result, len(schedules))
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -118,6 +124,14 @@ func (p Plan) runAll(t *testing.T, schedules [][]choice) []result {
 		})
 	}
 	workers.Wait()
+	for _, r := range results {
+		if r.err != nil { // what could happen a moment ago can't any more
+			t.Fatalf("the code under test does not do the same every time: %v", r.err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
 	return results
 }
 
@@ -140,14 +154,23 @@ func join(steps []choice) string {
 	return strings.Join(names, ".")
 }
 
+func split(schedule string) []choice {
+	var steps []choice
+	for s := range strings.SplitSeq(schedule, ".") {
+		if s != "" {
+			steps = append(steps, choice(s))
+		}
+	}
+	return steps
+}
+
 // Replay runs one schedule and returns what happened in it.
 func Replay(t *testing.T, p Plan, schedule string) (*History, Finding) {
 	t.Helper()
-	var steps []choice
-	for _, s := range strings.Split(schedule, ".") {
-		steps = append(steps, choice(s))
+	r := p.run(t, split(schedule))
+	if r.err != nil {
+		t.Fatal(r.err)
 	}
-	r := p.run(t, steps)
 	return r.history, r.finding
 }
 
@@ -157,253 +180,24 @@ type result struct {
 	state   string   // equal states have equal futures
 	history *History
 	finding Finding
+	err     error // the schedule can't be followed
 }
 
 // run runs one schedule. If nothing can happen any more after it, it lets somebody new try the lock.
-func (p Plan) run(t *testing.T, schedule []choice) result {
-	var r result
+func (p Plan) run(t *testing.T, schedule []choice) (r result) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		x := &explorer{plan: p, w: w, parked: map[*Client]*parked{}, moved: map[*Client]bool{}, done: map[*Client]bool{}, arrived: make(chan struct{}, 1)}
-		w.gate = x.park
-		x.processes = p.Setup(w)
+		x := newExplorer(p, newWorld(t))
+		defer func() { r.history = x.end() }()
 		x.start()
-		for i, c := range schedule {
-			if options := x.options(); !slices.Contains(options, c) {
-				t.Fatalf("schedule %s: step %d can't be %q here, only one of %q", join(schedule), i+1, c, options)
-			}
-			x.take(c)
+		if r.err = x.follow(schedule); r.err != nil {
+			return
 		}
 		r.options = x.options()
 		r.state = x.state()
 		if len(r.options) == 0 {
 			x.finish()
 		}
-		r.finding = CheckLeases(w.History())
-		w.gate = nil
-		x.release()
-		r.history = w.end()
+		r.finding = CheckLeases(x.w.History())
 	})
 	return r
-}
-
-// explorer drives one schedule.
-type explorer struct {
-	plan      Plan
-	w         *World
-	processes []Process
-	arrived   chan struct{} // somebody has parked
-
-	mu      sync.Mutex
-	parked  map[*Client]*parked
-	moved   map[*Client]bool
-	done    map[*Client]bool
-	running int // processes that are not done
-	crashes int
-	losses  int
-}
-
-// parked is a client that stands at the gate.
-type parked struct {
-	r     *request
-	leave chan struct{}
-}
-
-// park stops a client at the gate until the explorer lets it pass. It runs on the client's goroutine.
-func (x *explorer) park(r *request) bool {
-	p := &parked{r: r, leave: make(chan struct{})}
-	x.mu.Lock()
-	x.parked[r.client] = p
-	x.mu.Unlock()
-	select {
-	case x.arrived <- struct{}{}:
-	default:
-	}
-	<-p.leave
-	r.client.pass() // it may have crashed here
-	return true
-}
-
-func (x *explorer) start() {
-	x.running = len(x.processes)
-	for _, p := range x.processes {
-		p.Client.Do(func() {
-			p.Run()
-			x.mu.Lock()
-			x.running--
-			x.done[p.Client] = true
-			x.mu.Unlock()
-		})
-	}
-	synctest.Wait()
-}
-
-// options lists what can happen next.
-func (x *explorer) options() []choice {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var move, lose, crash []choice
-	dead, fresh := 0, false
-	for _, p := range x.processes {
-		if p.Client.dead {
-			dead++
-			continue
-		}
-		at, isParked := x.parked[p.Client]
-		if !isParked {
-			continue
-		}
-		if !x.moved[p.Client] {
-			if fresh {
-				dead++ // it is like the other one that has not moved either, so it need not be the next
-				continue
-			}
-			fresh = true
-		}
-		name := p.Client.name
-		move = append(move, choice(name))
-		if at.r.conn != nil && x.losses < x.plan.Losses {
-			lose = append(lose, choice(name+"~"))
-		}
-		if x.crashes < x.plan.Crashes {
-			crash = append(crash, choice(name+"!"))
-		}
-	}
-	options := move
-	if x.nextExpiry() > 0 {
-		options = append(options, tick)
-	}
-	if len(move)+dead < x.running { // somebody lives, and is not at the gate: it waits for time to pass
-		options = append(options, wait)
-	}
-	return slices.Concat(options, lose, crash)
-}
-
-// nextExpiry returns when the next TTL ends, 0 if there is none.
-func (x *explorer) nextExpiry() time.Duration {
-	var next time.Duration
-	for _, n := range x.w.nodes {
-		for _, o := range n.owners {
-			if o.deadline != Forever && (next == 0 || o.deadline < next) && o.deadline > x.w.Now() {
-				next = o.deadline
-			}
-		}
-	}
-	return next
-}
-
-// take lets one choice happen, and everything that follows from it at once.
-func (x *explorer) take(c choice) {
-	switch {
-	case c == tick:
-		time.Sleep(x.nextExpiry() - x.w.Now())
-	case c == wait:
-		x.drain()
-		<-x.arrived
-	default:
-		x.letGo(c)
-	}
-	synctest.Wait()
-}
-
-func (x *explorer) drain() {
-	select {
-	case <-x.arrived:
-	default:
-	}
-}
-
-func (x *explorer) letGo(c choice) {
-	name := strings.TrimRight(string(c), "!~")
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for client, p := range x.parked {
-		if client.name != name {
-			continue
-		}
-		switch {
-		case strings.HasSuffix(string(c), "!"):
-			x.crashes++
-			client.Crash()
-		case strings.HasSuffix(string(c), "~"):
-			x.losses++
-			p.r.loseIt = true
-		}
-		x.moved[client] = true
-		delete(x.parked, client)
-		close(p.leave)
-		return
-	}
-}
-
-// state describes all on which the future depends: the clock, what may still go wrong, and for each client what it has
-// seen, what it is about to do, and which keys are its own. The clients are alike, so their names are left out, and
-// so is the past of those that are done or dead: it has no future.
-func (x *explorer) state() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var clients []string
-	for _, p := range x.processes {
-		clients = append(clients, x.stateOf(p.Client))
-	}
-	slices.Sort(clients)
-	return fmt.Sprintf("%v %d %d\n%s", x.w.Now(), x.crashes, x.losses, strings.Join(clients, "\n"))
-}
-
-func (x *explorer) stateOf(c *Client) string {
-	var b strings.Builder
-	at, standing := x.parked[c]
-	switch {
-	case c.dead:
-		b.WriteString("dead")
-	case x.done[c]:
-		b.WriteString("done")
-	default:
-		for _, e := range x.w.history.Events {
-			if e.Client == c.name {
-				fmt.Fprintf(&b, "%v %s %s;", e.At, e.Text, strings.ReplaceAll(e.Reply, c.name+"'s", "own"))
-			}
-		}
-	}
-	if standing {
-		b.WriteString(" at " + wire.Name(at.r.words))
-	}
-	for _, n := range x.w.nodes {
-		for _, key := range slices.Sorted(maps.Keys(n.owners)) {
-			if o := n.owners[key]; o.client == c.name {
-				fmt.Fprintf(&b, " has %s %s until %v", n.name, key, o.deadline)
-			}
-		}
-	}
-	return b.String()
-}
-
-// finish lets every TTL end, and somebody new take the lock.
-func (x *explorer) finish() {
-	x.w.gate = nil
-	time.Sleep(2 * x.plan.TTL)
-	if x.plan.Final != nil {
-		x.plan.Final(x.w)
-	}
-}
-
-// release lets everybody who still stands at the gate run into the end of the world.
-func (x *explorer) release() {
-	x.w.mu.Lock()
-	x.w.ended = true
-	x.w.mu.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, p := range x.parked {
-		close(p.leave)
-	}
-	clear(x.parked)
-}
-
-// Work is a step of an exploration in which the client does what the lock is for. Others may go first, or time may
-// pass. In a story it does nothing.
-func (c *Client) Work() {
-	if c.w.gate != nil {
-		c.w.gate(&request{client: c, words: []string{"work"}})
-	}
 }

@@ -71,16 +71,18 @@ func (h *History) JSON() []byte {
 // Contended reports whether two clients really met: one asked for a key while it was another's. Without that a story
 // proves nothing.
 func (h *History) Contended() bool {
-	inside := map[string]bool{}
+	inside := map[hold]bool{}
 	for _, e := range h.Events {
 		switch e.Kind {
 		case Enter:
-			if len(inside) > 0 {
-				return true
+			for other := range inside {
+				if other.key == e.Key && other.client != e.Client {
+					return true
+				}
 			}
-			inside[e.Client] = true
+			inside[hold{e.Client, e.Key}] = true
 		case Leave:
-			delete(inside, e.Client)
+			delete(inside, hold{e.Client, e.Key})
 		case Command:
 			if e.Before != "" && e.Before != e.Client {
 				return true

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,17 +67,44 @@ func (n *Node) TTL(key string) time.Duration {
 	return Forever
 }
 
-// Set puts a value there behind everybody's back, without a TTL if ttl is 0.
+// What a fault event says of a node, as far as the checker looks at it.
+const (
+	isSet         = "set"
+	restartsEmpty = "restarts empty"
+)
+
+// stranger owns what was put at a node behind everybody's back.
+const stranger = "stranger"
+
+// Set puts a value there behind everybody's back, without a TTL if ttl is 0. If the value is a client's token, the key is
+// that client's, otherwise a stranger's.
 func (n *Node) Set(key, value string, ttl time.Duration) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.expireDue()
+	n.mr.Del(key)
 	_ = n.mr.Set(key, value)
-	n.mr.SetTTL(key, ttl)
+	after := owner{client: stranger, deadline: Forever}
+	if label, known := n.w.labels[value]; known {
+		after.client, _, _ = strings.Cut(label, "'s token")
+	}
+	if ttl > 0 {
+		n.mr.SetTTL(key, ttl)
+		after.deadline = n.w.Now() + ttl
+	}
+	before := n.owners[key]
+	n.owners[key] = after
+	n.w.record(Event{
+		Kind: Fault, Node: n.name, Key: key, Text: isSet, Before: before.client, After: after.client, TTL: n.TTL(key),
+	})
 }
 
 // Delete removes a key behind everybody's back, as an operator or an eviction does.
 func (n *Node) Delete(key string) {
-	n.mr.Del(key)
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
+	n.w.expireDue()
+	n.mr.Del(key)
 	before := n.owners[key].client
 	delete(n.owners, key)
 	n.w.record(Event{Kind: Expire, Node: n.name, Key: key, Before: before, Text: "removed"})
@@ -112,17 +140,19 @@ func (n *Node) Crash() {
 	})
 }
 
-// Restart brings the node back, with its data or without. Scripts are forgotten.
+// Restart ends the node, if it is up, and brings it back, with its data or without. Scripts are forgotten, and so is
+// what had arrived while it hung.
 func (n *Node) Restart(withData bool) {
 	text := "restarts with its data"
 	if !withData {
-		text = "restarts empty"
-		n.mr.FlushAll()
+		text = restartsEmpty
 	}
 	n.set(text, func() {
-		n.down, n.hung = false, false
+		n.down, n.hung, n.backlog = false, false, nil
 		n.w.breakLinks(n)
+		n.mr.Server().Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), []string{"SCRIPT", "FLUSH"})
 		if !withData {
+			n.mr.FlushAll()
 			clear(n.owners)
 		}
 	})
@@ -130,16 +160,16 @@ func (n *Node) Restart(withData bool) {
 
 // JumpClock moves the node's clock forward, or back: every TTL shrinks or grows by d.
 func (n *Node) JumpClock(d time.Duration) {
-	for _, key := range n.mr.Keys() {
-		switch ttl := n.mr.TTL(key); {
-		case ttl == 0:
-		case ttl <= d:
-			n.mr.Del(key)
-		default:
-			n.mr.SetTTL(key, ttl-d)
+	n.set("clock jumps by "+d.String(), func() {
+		for _, key := range n.mr.Keys() {
+			switch ttl := n.mr.TTL(key); {
+			case ttl == 0:
+			case ttl <= d:
+				n.mr.Del(key)
+			default:
+				n.mr.SetTTL(key, ttl-d)
+			}
 		}
-	}
-	n.set("its clock jumps by "+d.String(), func() {
 		for key, o := range n.owners {
 			if o.deadline != Forever {
 				o.deadline = max(o.deadline-d, n.w.Now())
@@ -180,7 +210,7 @@ func (n *Node) arrive(r *request) {
 func (n *Node) execute(r *request) {
 	client, key := r.client, keyOf(r.words)
 	n.w.expireDue()
-	valueBefore, before := n.Value(key), n.owners[key]
+	valueBefore, before := n.content(key), n.owners[key]
 	reply := n.dispatch(r)
 	if !wire.Setup(r.words) {
 		after := n.ownerAfter(client.name, key, before, valueBefore)
@@ -200,9 +230,16 @@ func (n *Node) execute(r *request) {
 	r.conn.deliver(reply)
 }
 
+// waiting are commands whose answer comes later than the call. There is nobody in this world to bring it.
+var waiting = wire.Named("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "BLPOP", "BRPOP", "BLMOVE", "BLMPOP",
+	"BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "XREAD", "XREADGROUP")
+
 func (n *Node) dispatch(r *request) []byte {
-	if n.refusal != "" && !wire.Setup(r.words) {
+	switch {
+	case n.refusal != "" && !wire.Setup(r.words):
 		return []byte("-" + n.refusal + "\r\n")
+	case waiting(r.words):
+		return []byte("-ERR a node in virtual time knows no " + wire.Name(r.words) + "\r\n")
 	}
 	r.conn.out.Reset()
 	n.mr.Server().Dispatch(r.conn.peer, r.words)
@@ -218,7 +255,7 @@ func (n *Node) ownerAfter(client, key string, before owner, valueBefore string) 
 		return owner{}
 	}
 	after := owner{client: before.client, deadline: Forever}
-	if after.client == "" || n.Value(key) != valueBefore {
+	if after.client == "" || n.content(key) != valueBefore {
 		after.client = client
 	}
 	if ttl != Forever {
@@ -228,21 +265,30 @@ func (n *Node) ownerAfter(client, key string, before owner, valueBefore string) 
 	return after
 }
 
-// due lists the keys whose TTL has ended, in the order in which that happened.
-func (n *Node) due(now time.Duration) []string {
-	var keys []string
-	for key, o := range n.owners {
-		if o.deadline != Forever && o.deadline <= now {
-			keys = append(keys, key)
+// content returns all that a key holds, for comparison.
+func (n *Node) content(key string) string {
+	if n.mr.Type(key) != "hash" {
+		return n.Value(key)
+	}
+	fields, _ := n.mr.HKeys(key)
+	for i, f := range fields {
+		fields[i] = f + ": " + n.mr.HGet(key, f)
+	}
+	return strings.Join(fields, ", ")
+}
+
+// expireDue forgets the owners of keys whose TTL has ended, and returns what happened, by key.
+func (n *Node) expireDue(now time.Duration) []Event {
+	var ended []Event
+	for _, key := range slices.Sorted(maps.Keys(n.owners)) {
+		if o := n.owners[key]; o.deadline != Forever && o.deadline <= now {
+			delete(n.owners, key)
+			ended = append(ended, Event{
+				At: o.deadline, Kind: Expire, Node: n.name, Key: key, Before: o.client, Text: "TTL ends",
+			})
 		}
 	}
-	slices.SortFunc(keys, func(a, b string) int {
-		if d := n.owners[a].deadline - n.owners[b].deadline; d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a, b)
-	})
-	return keys
+	return ended
 }
 
 // keyOf returns the first key of a command.
@@ -260,39 +306,50 @@ func keyOf(words []string) string {
 // describe writes a command the way a timeline shows it: without the key, which stands elsewhere, and without
 // the value, which is the client's token.
 func (w *World) describe(client string, words []string) string {
-	for _, word := range words {
-		w.label(client, word) // a token belongs to whoever sends it first
+	shown := make([]string, len(words))
+	for i, word := range words {
+		shown[i] = w.label(client, word) // a token belongs to whoever sends it first
 	}
 	name := wire.Name(words)
 	switch {
 	case name != strings.ToUpper(words[0]), len(words) < 3: // a named script, or no arguments
 		return name
 	case name == "SET" || name == "SETNX":
-		return strings.Join(append([]string{name}, words[3:]...), " ")
+		return strings.Join(append([]string{name}, shown[3:]...), " ")
 	}
-	return strings.ToUpper(name) + " " + strings.Join(words[2:], " ")
+	return strings.Join(append([]string{name}, shown[2:]...), " ")
 }
 
 // describeReply writes a reply the way a timeline shows it.
 func (w *World) describeReply(client string, reply []byte) string {
-	r := bufio.NewReader(bytes.NewReader(reply))
+	return w.label(client, replyText(bufio.NewReader(bytes.NewReader(reply))))
+}
+
+func replyText(r *bufio.Reader) string {
 	line, _ := r.ReadString('\n')
-	kind, text := line[0], strings.TrimSpace(line[1:])
-	switch kind {
-	case '$':
-		size, _ := strconv.Atoi(text)
-		if size < 0 {
-			return "nil"
-		}
-		body := make([]byte, size)
-		_, _ = io.ReadFull(r, body)
-		return w.label(client, string(body))
-	case '_':
-		return "nil"
-	case '*':
-		return text + " values"
+	if len(line) < 3 {
+		return ""
 	}
-	return text
+	kind, text := line[0], strings.TrimSpace(line[1:])
+	size, _ := strconv.Atoi(text)
+	switch {
+	case kind == '_', strings.IndexByte("$*", kind) >= 0 && size < 0:
+		return "nil"
+	case kind == '$':
+		body := make([]byte, size+2)
+		_, _ = io.ReadFull(r, body)
+		return string(body[:size])
+	case strings.IndexByte("*~%>", kind) < 0:
+		return text
+	}
+	if kind == '%' { // a map has a key and a value for each entry
+		size *= 2
+	}
+	items := make([]string, size)
+	for i := range items {
+		items[i] = replyText(r)
+	}
+	return "[" + strings.Join(items, ", ") + "]"
 }
 
 // breakLinks breaks every connection to a node.

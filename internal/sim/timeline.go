@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -50,7 +51,7 @@ func newDrawing(h *History, colour bool) *drawing {
 		d.lanes = []string{"who does what"}
 	}
 	const timeColumn, keyColumn = 11, 21
-	lane := (width - timeColumn - keyColumn) / len(d.lanes)
+	lane := (width - timeColumn - keyColumn) / max(1, len(d.lanes))
 	d.widths = append(d.widths, timeColumn)
 	for range d.lanes {
 		d.widths = append(d.widths, min(lane, 44))
@@ -66,7 +67,7 @@ func (d *drawing) header() {
 
 func (d *drawing) keyName() string {
 	for _, e := range d.h.Events {
-		if e.Key != "" && len(d.h.Nodes) == 1 {
+		if e.Key != "" && e.Kind != Read && e.Kind != Write && len(d.h.Nodes) == 1 {
 			return e.Key
 		}
 	}
@@ -76,7 +77,7 @@ func (d *drawing) keyName() string {
 // event puts one event into its lane.
 func (d *drawing) event(e Event, guilty bool) {
 	text, keyText := d.words(e)
-	d.mark(e)
+	defer d.mark(e) // from the next row on
 	if text == "" && keyText == "" {
 		return
 	}
@@ -86,7 +87,7 @@ func (d *drawing) event(e Event, guilty bool) {
 	d.row = make([]string, len(d.widths))
 	if lane := d.laneOf(e.Client); lane > 0 {
 		d.row[lane] = text
-	} else if text != "" {
+	} else if keyText == "" {
 		keyText = text
 	}
 	d.row[len(d.row)-1] = keyText
@@ -116,12 +117,9 @@ func (d *drawing) laneOf(client string) int {
 func (d *drawing) words(e Event) (client, key string) {
 	switch e.Kind {
 	case Command:
-		client, key = e.Text+" → "+e.Reply, keyState(e)
+		client, key = e.Text+" → "+e.Reply, d.at(e.Node)+keyState(e)
 	case Expire:
-		key = e.Text + ": free"
-		if len(d.h.Nodes) > 1 {
-			key = e.Node + ": " + key
-		}
+		key = d.at(e.Node) + e.Text + ": free"
 	case Enter:
 		client = "┃ enters"
 	case Leave:
@@ -133,13 +131,24 @@ func (d *drawing) words(e Event) (client, key string) {
 	default:
 		client = e.Text
 	}
-	if e.Kind == Fault && e.Client == "" {
-		client = e.Node + " " + e.Text
+	switch {
+	case e.Kind == Fault && e.Key != "": // the key was set
+		client, key = "", d.at(e.Node)+e.Text+": "+keyState(e)
+	case e.Kind == Fault && e.Client == "":
+		client, key = "", e.Node+" "+e.Text
 	}
 	if client != "" && e.Client != "" && len(d.h.Clients) > mostLanes {
 		client = e.Client + ": " + strings.TrimPrefix(client, "┃ ")
 	}
 	return client, key
+}
+
+// at says at which node, if there are several.
+func (d *drawing) at(node string) string {
+	if len(d.h.Nodes) > 1 {
+		return node + ": "
+	}
+	return ""
 }
 
 func keyState(e Event) string {
@@ -188,19 +197,31 @@ func (d *drawing) flush() {
 		return
 	}
 	if d.rowAt != d.last || !d.started {
-		d.row[0] = fmt.Sprintf("%9s", clock(d.rowAt))
+		d.row[0] = fmt.Sprintf("%9s", shortClock(d.rowAt))
 	}
 	d.last, d.started = d.rowAt, true
 	d.print(d.row, d.guilty)
 	d.row = nil
 }
 
+// shortClock is clock in eight columns, which leaves two of the time column for the mark of the guilty step.
+func shortClock(t time.Duration) string {
+	text := clock(t)
+	if utf8.RuneCountInString(text) > 7 {
+		text = clock(t.Round(time.Second))
+	}
+	return text
+}
+
+// print writes a row. What does not fit into the last column, which is about the key, goes on below.
 func (d *drawing) print(cells []string, guilty bool) {
+	last := len(cells) - 1
 	var line strings.Builder
-	for i, cell := range cells {
+	for i, cell := range cells[:last] {
 		line.WriteString(pad(cell, d.widths[i]))
 	}
-	text := strings.TrimRight(line.String(), " ")
+	here, below := fold(cells[last], d.widths[last]-1)
+	text := strings.TrimRight(line.String()+pad(here, d.widths[last]), " ")
 	if guilty {
 		text = ">>" + strings.TrimPrefix(text, "  ")
 		if d.colour {
@@ -208,6 +229,38 @@ func (d *drawing) print(cells []string, guilty bool) {
 		}
 	}
 	d.out.WriteString(text + "\n")
+	if below == "" {
+		return
+	}
+	more := make([]string, len(cells))
+	for i, name := range d.lanes {
+		more[i+1] = d.state[name]
+	}
+	more[last] = below
+	d.print(more, false)
+}
+
+func foldAll(s string, n int) (lines []string) {
+	for s != "" {
+		var line string
+		line, s = fold(s, n)
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// fold splits a text at a space so that the first part fits into n columns.
+func fold(s string, n int) (here, below string) {
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s, ""
+	}
+	for i := n; i > 0; i-- {
+		if runes[i] == ' ' {
+			return string(runes[:i]), strings.TrimLeft(string(runes[i:]), " ")
+		}
+	}
+	return string(runes[:n]), string(runes[n:])
 }
 
 const red, green, plain = "\x1b[31;1m", "\x1b[32;1m", "\x1b[0m"
@@ -217,6 +270,7 @@ func (d *drawing) verdict(f Finding) {
 	if f.Verdict == Holds {
 		text = string(f.Verdict)
 	}
+	text = strings.Join(foldAll(oneLine(text), width), "\n")
 	if d.colour {
 		c := red
 		if f.Verdict == Holds {
@@ -229,9 +283,20 @@ func (d *drawing) verdict(f Finding) {
 
 // pad fills a cell up to its column's width, or cuts it, so that columns stay columns.
 func pad(s string, n int) string {
+	s = oneLine(s)
 	size := utf8.RuneCountInString(s)
 	if size >= n {
 		return string([]rune(s)[:n-2]) + "… "
 	}
 	return s + strings.Repeat(" ", n-size)
+}
+
+// oneLine keeps control characters out: an error's text may hold any.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
 }

@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,13 +18,14 @@ type World struct {
 	t     testing.TB
 	start time.Time
 
-	mu      sync.Mutex // guards all below, and every field of nodes and clients
-	nodes   []*Node
-	clients []*Client
-	history History
-	labels  map[string]string // random token → "A's token"
-	ended   bool
-	gate    func(*request) bool // exploration: called before a request leaves its client
+	mu        sync.Mutex // guards all below, and every field of nodes and clients
+	nodes     []*Node
+	clients   []*Client
+	resources []*Resource
+	history   History
+	labels    map[string]string // random token → "A's token"
+	ended     bool
+	gate      func(*request) // exploration: called before a request leaves its client
 }
 
 // Run opens a bubble of virtual time, lets the story happen in it, and returns what happened. An hour of a
@@ -77,15 +81,12 @@ func (w *World) record(e Event) {
 
 // expireDue writes down the leases that have ended since the last event, at the instant at which they did.
 func (w *World) expireDue() {
+	var due []Event
 	for _, n := range w.nodes {
-		for _, key := range n.due(w.Now()) {
-			o := n.owners[key]
-			delete(n.owners, key)
-			w.history.Events = append(w.history.Events, Event{
-				At: o.deadline, Kind: Expire, Node: n.name, Key: key, Before: o.client, Text: "TTL ends",
-			})
-		}
+		due = append(due, n.expireDue(w.Now())...)
 	}
+	slices.SortStableFunc(due, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	w.history.Events = append(w.history.Events, due...)
 }
 
 // History returns what has happened so far.
@@ -116,7 +117,9 @@ func (w *World) end() *History {
 	w.mu.Unlock()
 	for _, c := range w.clients {
 		c.wait()
-		_ = c.rdb.Close()
+		for _, rdb := range c.rdbs {
+			_ = rdb.Close()
+		}
 	}
 	for _, n := range w.nodes {
 		n.mr.Close()
@@ -124,23 +127,32 @@ func (w *World) end() *History {
 	return h
 }
 
-// label gives a random token a name that is the same on every run. A token belongs to the client that sent it first.
-func (w *World) label(client, word string) string {
-	if len(word) != 32 || strings.Trim(word, "0123456789abcdef") != "" {
-		return word
+// token is what the labels stand for: 128 random bits in hexadecimal, alone or inside a longer value.
+var token = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+
+// label gives every random token in a text a name that is the same on every run. A token belongs to the client that
+// sent it first.
+func (w *World) label(client, text string) string {
+	if len(text) < 32 {
+		return text
 	}
-	if _, known := w.labels[word]; !known {
-		n := 1
-		for _, l := range w.labels {
-			if strings.HasPrefix(l, client+"'s token") {
-				n++
-			}
+	return token.ReplaceAllStringFunc(text, func(random string) string {
+		if _, known := w.labels[random]; !known {
+			w.labels[random] = w.nextLabel(client)
 		}
-		name := client + "'s token"
-		if n > 1 {
-			name = fmt.Sprintf("%s %d", name, n)
+		return w.labels[random]
+	})
+}
+
+func (w *World) nextLabel(client string) string {
+	name, n := client+"'s token", 1
+	for _, l := range w.labels {
+		if strings.HasPrefix(l, name) {
+			n++
 		}
-		w.labels[word] = name
 	}
-	return w.labels[word]
+	if n > 1 {
+		name = fmt.Sprintf("%s %d", name, n)
+	}
+	return name
 }

@@ -15,60 +15,83 @@ import (
 	"strings"
 )
 
-// ReadRequest reads one client request, an array of bulk strings, and returns its words and its bytes.
-// It returns io.EOF if the stream ends before the first byte of a request.
+// Limits of what a message may announce, the same as a Redis server's own. Beyond them it is not worth reading.
+const (
+	mostWords = 1 << 20
+	mostBytes = 512 << 20
+)
+
+// ReadRequest reads one client request, an array of bulk strings, and returns its words and its bytes. A
+// request may be empty: then it has no words, and a server ignores it.
+// It returns io.EOF if the stream ends before the first byte of a request, and io.ErrUnexpectedEOF if it ends later.
 func ReadRequest(r *bufio.Reader) (words []string, raw []byte, err error) {
 	var seen bytes.Buffer
-	n, err := readLength(r, '*', &seen)
+	line, err := readLine(r, &seen)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := length(line, '*', mostWords)
 	if err != nil {
 		return nil, nil, err
 	}
 	for range n {
-		size, err := readLength(r, '$', &seen)
+		word, err := readWord(r, &seen)
 		if err != nil {
 			return nil, nil, midMessage(err)
 		}
-		word := make([]byte, size+2)
-		if _, err := io.ReadFull(r, word); err != nil {
-			return nil, nil, midMessage(err)
-		}
-		seen.Write(word)
-		words = append(words, string(word[:size]))
+		words = append(words, word)
 	}
 	return words, seen.Bytes(), nil
 }
 
-// ReadReply reads one server reply of any RESP2 or RESP3 type and returns its bytes.
+func readWord(r *bufio.Reader, seen *bytes.Buffer) (string, error) {
+	line, err := readLine(r, seen)
+	if err != nil {
+		return "", err
+	}
+	size, err := length(line, '$', mostBytes)
+	if err != nil {
+		return "", err
+	}
+	if size < 0 {
+		return "", fmt.Errorf("wire: a request can't hold %q", line)
+	}
+	begin := seen.Len()
+	if err := readBody(r, size, seen); err != nil {
+		return "", err
+	}
+	return string(seen.Bytes()[begin : begin+size]), nil
+}
+
+// ReadReply reads one server reply of any RESP2 or RESP3 type and returns its bytes. It returns io.EOF if the stream
+// ends before the first byte of a reply, and io.ErrUnexpectedEOF if it ends later.
 func ReadReply(r *bufio.Reader) ([]byte, error) {
 	var seen bytes.Buffer
 	if err := readReply(r, &seen); err != nil {
+		if seen.Len() > 0 {
+			err = midMessage(err)
+		}
 		return nil, err
 	}
 	return seen.Bytes(), nil
 }
 
 func readReply(r *bufio.Reader, seen *bytes.Buffer) error {
-	line, err := r.ReadString('\n')
+	line, err := readLine(r, seen)
 	if err != nil {
 		return err
 	}
-	seen.WriteString(line)
-	if len(line) < 3 {
-		return fmt.Errorf("wire: reply line %q", line)
-	}
-	kind, text := line[0], strings.TrimSpace(line[1:])
-	switch kind {
+	switch kind := line[0]; kind {
 	case '+', '-', ':', '_', ',', '#', '(':
 		return nil
 	case '$', '=', '!':
-		size, err := strconv.Atoi(text)
+		size, err := length(line, kind, mostBytes)
 		if err != nil || size < 0 { // $-1 is the nil reply
 			return err
 		}
-		_, err = io.CopyN(seen, r, int64(size)+2)
-		return err
+		return readBody(r, size, seen)
 	case '*', '~', '>', '%', '|':
-		n, err := strconv.Atoi(text)
+		n, err := length(line, kind, mostWords)
 		if err != nil {
 			return err
 		}
@@ -85,19 +108,46 @@ func readReply(r *bufio.Reader, seen *bytes.Buffer) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("wire: unknown reply type %q", kind)
+	return fmt.Errorf("wire: unknown reply type %q", line[0])
 }
 
-func readLength(r *bufio.Reader, kind byte, seen *bytes.Buffer) (int, error) {
+// readLine reads a line that ends with CR LF, and has something before it.
+func readLine(r *bufio.Reader, seen *bytes.Buffer) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
-		return 0, err
+		if line != "" {
+			err = midMessage(err)
+		}
+		return "", err
 	}
 	seen.WriteString(line)
+	if len(line) < 3 || !strings.HasSuffix(line, "\r\n") {
+		return "", fmt.Errorf("wire: got the line %q", line)
+	}
+	return line, nil
+}
+
+// length reads the number in a line such as "$12".
+func length(line string, kind byte, most int) (int, error) {
 	if line[0] != kind {
 		return 0, fmt.Errorf("wire: got %q, want a line that starts with %q", line, kind)
 	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
+	n, err := strconv.Atoi(strings.TrimSuffix(line[1:], "\r\n"))
+	if err != nil || n < -1 || n > most {
+		return 0, fmt.Errorf("wire: %q is no length", line)
+	}
+	return n, nil
+}
+
+// readBody reads so many bytes and the CR LF behind them.
+func readBody(r *bufio.Reader, size int, seen *bytes.Buffer) error {
+	if _, err := io.CopyN(seen, r, int64(size)+2); err != nil {
+		return err
+	}
+	if !bytes.HasSuffix(seen.Bytes(), []byte("\r\n")) {
+		return fmt.Errorf("wire: %d bytes don't end where they should", size)
+	}
+	return nil
 }
 
 func midMessage(err error) error {
@@ -110,11 +160,16 @@ func midMessage(err error) error {
 // Name is what a request is called: the command in capitals, or for a script the word that its first
 // line gives after "--". A script that starts with "-- release" is called "release".
 func Name(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
 	if strings.EqualFold(words[0], "EVAL") && len(words) > 1 {
 		first, _, _ := strings.Cut(strings.TrimSpace(words[1]), "\n")
 		if name, ok := strings.CutPrefix(first, "-- "); ok {
 			name, _, _ = strings.Cut(name, ":")
-			return name
+			if name = strings.TrimSpace(name); name != "" {
+				return name
+			}
 		}
 	}
 	return strings.ToUpper(words[0])
