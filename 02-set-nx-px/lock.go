@@ -100,7 +100,7 @@ func (l *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 				continue
 			}
 		}
-		if err != nil && contended != nil && ctx.Err() != nil {
+		if err != nil && contended != nil && ended(ctx) != nil {
 			err = fmt.Errorf("%w: %w", contended, err)
 		}
 		return k, err
@@ -169,10 +169,19 @@ func (k *Lock) Token() string { return k.token }
 
 // because adds the context's error to err, which is often just "i/o timeout".
 func because(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+	why := ended(ctx)
+	if why == nil || errors.Is(err, why) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
+	return fmt.Errorf("%w: %w", why, err)
+}
+
+// ended is ctx.Err(), except that a socket may notice the deadline a moment before ctx does.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // redisKey is where the lock of a resource is kept.

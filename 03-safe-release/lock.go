@@ -14,8 +14,9 @@
 //   - Work that outlives the TTL is not protected, and nobody tells it: see TestWorkOutlivesTTL.
 //   - A nested Lock of the same key waits for itself.
 //   - A failover that loses the key loses the lock.
-//   - A call returns by its deadline only if the client was made with Options.ContextTimeoutEnabled.
-//     Without it go-redis waits for Options.ReadTimeout (5 s) and resends up to Options.MaxRetries times.
+//   - Calls may outlast their ctx while Redis hangs. With Options.ContextTimeoutEnabled a deadline is kept, but for up
+//     to two seconds of clean-up. Without it go-redis waits for Options.ReadTimeout (5 s), and a cancel never
+//     interrupts a command in flight. Chapter 4 mends this.
 package saferelease
 
 import (
@@ -123,7 +124,7 @@ func (l *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 				continue
 			}
 		}
-		if err != nil && contended != nil && ctx.Err() != nil {
+		if err != nil && contended != nil && ended(ctx) != nil {
 			err = fmt.Errorf("%w: %w", contended, err)
 		}
 		return k, err
@@ -145,7 +146,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 		return nil, 0, fmt.Errorf("lock %q may stay taken for up to %v: %w", key, ttl, because(ctx, err))
 	}
 	if remaining, taken := reply.(int64); taken {
-		return nil, time.Duration(remaining) * time.Millisecond, ErrNotAcquired
+		// PTTL rounds down, and answers -1 for a key without a TTL: then nobody knows how long it will stay.
+		return nil, time.Duration(remaining+1) * time.Millisecond, ErrNotAcquired
 	}
 	return k, 0, nil
 }
@@ -225,10 +227,19 @@ func answered(err error) bool {
 
 // because adds the context's error to err, which is often just "i/o timeout".
 func because(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+	why := ended(ctx)
+	if why == nil || errors.Is(err, why) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
+	return fmt.Errorf("%w: %w", why, err)
+}
+
+// ended is ctx.Err(), except that a socket may notice the deadline a moment before ctx does.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // redisKey is where the lock of a resource is kept.
