@@ -1,0 +1,74 @@
+package contract
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	naivesetnx "example.com/redislock/01-naive-setnx"
+	setnxpx "example.com/redislock/02-set-nx-px"
+	saferelease "example.com/redislock/03-safe-release"
+	"example.com/redislock/internal/story"
+)
+
+// chapter is a chapter's lock, with what the stories don't need of it.
+type chapter struct {
+	story.Chapter
+	nilLocker   []call // the methods of a nil *Locker
+	nilUnlock   call   // Unlock of a nil *Lock
+	withBackoff func(rdb redis.UniversalClient, first, longest time.Duration) call
+	do          func(redis.UniversalClient) doer // from chapter 3 on
+}
+
+// call is a method of which only the error counts.
+type call func(ctx context.Context) error
+
+type doer interface {
+	Do(ctx context.Context, key string, ttl time.Duration, fn func(context.Context) error) error
+}
+
+var extras = map[string]chapter{
+	"01": {
+		nilLocker: []call{locking((*naivesetnx.Locker)(nil).TryLock), locking((*naivesetnx.Locker)(nil).Lock)},
+		nilUnlock: (*naivesetnx.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(naivesetnx.New(rdb, naivesetnx.WithBackoff(first, longest)).Lock)
+		},
+	},
+	"02": {
+		nilLocker: []call{locking((*setnxpx.Locker)(nil).TryLock), locking((*setnxpx.Locker)(nil).Lock)},
+		nilUnlock: (*setnxpx.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(setnxpx.New(rdb, setnxpx.WithBackoff(first, longest)).Lock)
+		},
+	},
+	"03": {
+		nilLocker: []call{locking((*saferelease.Locker)(nil).TryLock), locking((*saferelease.Locker)(nil).Lock)},
+		nilUnlock: (*saferelease.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(saferelease.New(rdb, saferelease.WithBackoff(first, longest)).Lock)
+		},
+		do: func(rdb redis.UniversalClient) doer { return saferelease.New(rdb) },
+	},
+}
+
+// locking is a Lock or TryLock of the usual key.
+func locking[K any](f func(context.Context, string, time.Duration) (K, error)) call {
+	return func(ctx context.Context) error {
+		_, err := f(ctx, key, lease)
+		return err
+	}
+}
+
+func chapterOf(t *testing.T, number string) chapter {
+	t.Helper()
+	base, ok := story.ByNumber(number)
+	ch, known := extras[number]
+	if !ok || !known {
+		t.Fatalf("the contract knows no chapter %q", number)
+	}
+	ch.Chapter = base
+	return ch
+}

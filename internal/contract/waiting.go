@@ -1,0 +1,253 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"example.com/redislock/internal/wire"
+)
+
+// The back-off that all chapters have by default.
+const (
+	firstPause   = 10 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
+var waiting = []promise{
+	{name: "A4_deadline_while_waiting", keep: deadlineWhileWaiting},
+	{name: "A4_deadline_inside_an_attempt", keep: deadlineInsideAnAttempt},
+	{name: "A4_cancel_while_waiting", keep: cancelWhileWaiting},
+	{name: "A4_redis_error_while_waiting", keep: redisErrorWhileWaiting},
+	{name: "A9_waiter_enters_after_release", keep: waiterEntersAfterRelease},
+	{name: "A9_waiter_enters_after_expiry", keep: waiterEntersAfterExpiry, on: "virtual"},
+	{name: "A9_fifty_waiters_are_no_storm", keep: fiftyWaitersAreNoStorm, on: "virtual"},
+	{name: "A9_an_hour_of_waiting", keep: anHourOfWaiting, on: "virtual"},
+	{name: "A9_the_callers_back_off", keep: theCallersBackoff, on: "virtual"},
+	{name: "A9_errors_are_no_storm", keep: errorsAreNoStorm, on: "virtual"},
+	{name: "A9_waiting_holds_no_connection", keep: waitingHoldsNoConnection},
+}
+
+// Who waits until the deadline gave up and found the lock taken. Both are true, and both can be asked for.
+func deadlineWhileWaiting(t *trial) {
+	_, token := t.client("A").holds(key)
+	b := t.client("B")
+	ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := b.lock(ctx, key, lease)
+	t.returns(err, "Lock", taken, deadline)
+	t.took(start, 150*time.Millisecond, "Lock outstays its deadline")
+	t.want(time.Since(start) >= 150*time.Millisecond, "Lock does not wait", time.Since(start))
+	t.want(len(b.Requests()) > 1, "Lock does not try again", b.Requests())
+	t.untouched(at, token)
+}
+
+// The same when the deadline falls into an attempt, which then fails for another reason.
+func deadlineInsideAnAttempt(t *trial) {
+	_, token := t.client("A").holds(key)
+	b := t.client("B", sendOnce, heedDeadlines)
+	ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
+	defer cancel()
+	var err error
+	end := begin(func() { _, err = b.lock(ctx, key, lease) })
+	tries(b)
+	late := b.Hold(wire.Acquires)
+	end()
+	t.returns(err, "Lock", taken, deadline)
+	late.Deliver()
+	t.untouched(at, token)
+}
+
+// A cancelled Lock returns at once and says so.
+func cancelWhileWaiting(t *trial) {
+	_, token := t.client("A").holds(key)
+	b := t.client("B")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	end := begin(func() { _, err = b.lock(ctx, key, lease) })
+	tries(b)
+	start := time.Now()
+	cancel()
+	end()
+	t.took(start, 0, "Lock goes on after a cancel")
+	t.returns(err, "Lock", taken, cancelled)
+	t.untouched(at, token)
+}
+
+// A Redis error ends the waiting. It is neither "taken" nor a context's error, although the lock was taken before.
+func redisErrorWhileWaiting(t *trial) {
+	_, token := t.client("A").holds(key)
+	b := t.client("B")
+	var err error
+	end := begin(func() { _, err = b.lock(ctx, key, lease) })
+	tries(b)
+	t.Refuse("ERR something")
+	end()
+	t.Accept()
+	t.returns(err, "Lock", failed)
+	t.untouched(at, token)
+}
+
+// A waiter gets the lock within one longest pause after it became free.
+func waiterEntersAfterRelease(t *trial) {
+	k, token := t.client("A").holds(key)
+	b := t.client("B")
+	var err error
+	end := begin(func() { _, err = b.lock(ctx, key, lease) })
+	tries(b)
+	t.returns(unlock(ctx, k), "Unlock", success)
+	start := time.Now()
+	end()
+	t.took(start, longestPause, "a waiter is late after a release")
+	t.returns(err, "Lock", success)
+	t.want(t.leased(at, lease) != token || t.ch.Number() == "01", "two acquisitions have one token")
+}
+
+// Redis says how long the key has left, so a waiter comes back right after its end. Twenty waiters, because
+// without the hint one of them may be lucky.
+func waiterEntersAfterExpiry(t *trial) {
+	for i := range 20 {
+		resource := fmt.Sprint("order:", i)
+		ttl := 2*time.Second + time.Duration(i)*37*time.Millisecond
+		t.foreign("lock:"+resource, ttl)
+		start := time.Now()
+		_, err := t.client(fmt.Sprint("W", i)).lock(ctx, resource, lease)
+		t.returns(err, "Lock", success)
+		late := time.Since(start) - ttl
+		t.want(late >= 0, "a waiter enters before the expiry", late)
+		t.want(late <= firstPause+time.Millisecond, "a waiter is late after an expiry", late)
+	}
+}
+
+// Fifty waiters leave Redis in peace: each asks some thirty times in ten seconds, and they don't ask together.
+func fiftyWaitersAreNoStorm(t *trial) {
+	const waiters, wait = 50, 10 * time.Second
+	k, _ := t.client("A").holds(key)
+	start := time.Now()
+	var asked stamps
+	var entered sync.WaitGroup
+	for i := range waiters {
+		w := t.client(fmt.Sprint("W", i))
+		w.Redis().AddHook(&asked)
+		entered.Go(func() {
+			k, err := w.lock(ctx, key, lease)
+			t.returns(err, "Lock", success)
+			t.returns(unlock(ctx, k), "a waiter's Unlock", success)
+		})
+	}
+	time.Sleep(wait)
+	times := asked.all()
+	t.want(len(times) <= waiters*50, "the waiters ask too often", len(times))
+	t.want(len(times) >= waiters*int(wait/longestPause), "the waiters do not ask", len(times))
+	t.want(crowd(times, start.Add(5*time.Second)) <= waiters/2, "the waiters ask together")
+
+	t.returns(unlock(ctx, k), "Unlock", success)
+	start = time.Now()
+	entered.Wait()
+	t.took(start, 5*time.Second, "fifty waiters take long to pass one by one")
+	t.free(at)
+}
+
+// crowd is the largest number of instants within 50 ms, from some time on.
+func crowd(times []time.Time, from time.Time) int {
+	most := 0
+	for i, first := range times {
+		n, _ := slices.BinarySearchFunc(times, first.Add(50*time.Millisecond), time.Time.Compare)
+		if !first.Before(from) {
+			most = max(most, n-i)
+		}
+	}
+	return most
+}
+
+// stamps is a go-redis hook that notes when commands are sent.
+type stamps struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (s *stamps) all() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	times := slices.Clone(s.times)
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+func (s *stamps) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *stamps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.mu.Lock()
+		s.times = append(s.times, time.Now())
+		s.mu.Unlock()
+		return next(ctx, cmd)
+	}
+}
+
+func (s *stamps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The pauses grow up to their longest and stay there, however long it takes.
+func anHourOfWaiting(t *trial) {
+	t.foreign(at, 0)
+	b := t.client("B")
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	_, err := b.lock(ctx, key, lease)
+	t.returns(err, "Lock", taken, deadline)
+	n := len(b.Requests())
+	t.want(n >= int(time.Hour/longestPause), "the pauses grow beyond the longest", n)
+	t.want(n <= 2*int(time.Hour/longestPause)+20, "the pauses are too short", n)
+}
+
+// The pauses are the caller's, if there are any.
+func theCallersBackoff(t *trial) {
+	t.foreign(at, 0)
+	b := t.client("B")
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Second)
+	defer cancel()
+	err := t.ch.withBackoff(b.Redis(), 2*time.Second, 10*time.Second)(ctx)
+	t.returns(err, "Lock", taken, deadline)
+	n := len(b.Requests())
+	t.want(n >= 10 && n <= 25, "the pauses are not the caller's", n)
+}
+
+// A Redis that answers with errors has trouble enough. Lock reports the first one and does not insist.
+func errorsAreNoStorm(t *trial) {
+	a := t.client("A")
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	t.Refuse("LOADING Redis is loading the dataset in memory")
+	_, err := a.lock(ctx, key, lease)
+	t.Accept()
+	t.returns(err, "Lock", failed)
+	t.want(len(a.Requests()) <= 8, "Lock insists", a.Requests())
+}
+
+// Twenty waiters share one connection with the holder, and the holder's Unlock finds it free.
+func waitingHoldsNoConnection(t *trial) {
+	a := t.client("A", oneConnection)
+	k, _ := a.holds(key)
+	var waiters sync.WaitGroup
+	for range 20 {
+		waiters.Go(func() {
+			k, err := a.lock(ctx, key, lease)
+			t.returns(err, "Lock", success)
+			t.returns(unlock(ctx, k), "a waiter's Unlock", success)
+		})
+	}
+	until(func() bool { return len(a.Requests()) > 40 })
+	start := time.Now()
+	t.returns(unlock(ctx, k), "Unlock", success)
+	t.took(start, 0, "Unlock has to wait for the waiters")
+	waiters.Wait()
+	t.free(at)
+}
