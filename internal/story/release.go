@@ -9,33 +9,25 @@ import (
 
 // StaleHolderUnlocks is the flaw of a blind DEL, and the chain that follows it: A frees B's lock, and C enters.
 var StaleHolderUnlocks = Story{
-	Claim: "A's Unlock is late. Its lease has ended, and the key that it deletes is B's.",
-	Tell: func(s *Stage) {
-		a, b, c := s.Actor("A"), s.Actor("B"), s.Actor("C")
-		a.TryLock("order:1", 30*time.Second)
-		s.At(29500 * time.Millisecond)
-		a.StopBefore(wire.Any)
-		a.Unlock()
-		s.At(30500 * time.Millisecond)
-		b.TryLock("order:1", 30*time.Second)
-		s.At(31 * time.Second) // within the two seconds that an Unlock may take
-		a.GoOn()
-		s.At(32 * time.Second)
-		c.TryLock("order:1", 30*time.Second)
-		s.At(40 * time.Second)
-		b.Unlock()
-	},
+	Claim:  "A's Unlock is late. Its lease has ended, and the key that it deletes is B's.",
+	Tell:   unlockHeldUp(wire.Any),
 	Breaks: map[string]sim.Verdict{"01": sim.DeletedOthers},
 }
 
 // GetThenDelInterleaved is the race of chapter 2: A's lease ends between its look at the key and its DEL.
 var GetThenDelInterleaved = Story{
-	Claim: "A finds its own token, pauses, and then deletes: by now the key is B's.",
-	Tell: func(s *Stage) {
+	Claim:  "A finds its own token, pauses, and then deletes: by now the key is B's.",
+	Tell:   unlockHeldUp(wire.Releases),
+	Breaks: map[string]sim.Verdict{"01": sim.DeletedOthers, "02": sim.DeletedOthers},
+}
+
+// unlockHeldUp stops A in its Unlock, before the given command, until its lease has ended and B has entered.
+func unlockHeldUp(before wire.Match) func(*Stage) {
+	return func(s *Stage) {
 		a, b, c := s.Actor("A"), s.Actor("B"), s.Actor("C")
 		a.TryLock("order:1", 30*time.Second)
 		s.At(29500 * time.Millisecond)
-		a.StopBefore(wire.Releases)
+		a.StopBefore(before)
 		a.Unlock()
 		s.At(30500 * time.Millisecond)
 		b.TryLock("order:1", 30*time.Second)
@@ -45,8 +37,7 @@ var GetThenDelInterleaved = Story{
 		c.TryLock("order:1", 30*time.Second)
 		s.At(40 * time.Second)
 		b.Unlock()
-	},
-	Breaks: map[string]sim.Verdict{"01": sim.DeletedOthers, "02": sim.DeletedOthers},
+	}
 }
 
 // ReplyLostOnRelease is the same deletion without any pause: the network repeats it.
