@@ -65,7 +65,7 @@ func (cn *conn) Write(b []byte) (int, error) {
 func (cn *conn) Read(b []byte) (int, error) {
 	for {
 		cn.client.pass()
-		n, err, wait := cn.take(b)
+		n, wait, err := cn.take(b)
 		if wait == nil {
 			return n, err
 		}
@@ -78,7 +78,7 @@ func (cn *conn) Read(b []byte) (int, error) {
 }
 
 // take returns what Read can return now, or a timer for its deadline.
-func (cn *conn) take(b []byte) (int, error, *time.Timer) {
+func (cn *conn) take(b []byte) (int, *time.Timer, error) {
 	w := cn.client.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,13 +88,13 @@ func (cn *conn) take(b []byte) (int, error, *time.Timer) {
 		cn.replies = cn.replies[n:]
 		return n, nil, nil
 	case cn.err != nil:
-		return 0, cn.err, nil
+		return 0, nil, cn.err
 	case cn.deadline.IsZero():
-		return 0, nil, time.NewTimer(1000 * time.Hour)
+		return 0, time.NewTimer(1000 * time.Hour), nil
 	case !time.Now().Before(cn.deadline):
-		return 0, os.ErrDeadlineExceeded, nil
+		return 0, nil, os.ErrDeadlineExceeded
 	}
-	return 0, nil, time.NewTimer(time.Until(cn.deadline))
+	return 0, time.NewTimer(time.Until(cn.deadline)), nil
 }
 
 // deliver brings a reply. The world's lock is held.
