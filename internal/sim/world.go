@@ -25,6 +25,7 @@ type World struct {
 	history   History
 	labels    map[string]string // random token → "A's token"
 	ended     bool
+	atEnd     []func()
 	gate      func(*request) // exploration: called before a request leaves its client
 }
 
@@ -61,6 +62,14 @@ func (w *World) At(d time.Duration) {
 	}
 	time.Sleep(d - w.Now())
 	synctest.Wait()
+}
+
+// AtEnd lets f run when the story is over and nothing reaches a node any more: a process that still holds a lock then ends
+// what it has running.
+func (w *World) AtEnd(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.atEnd = append(w.atEnd, f)
 }
 
 // Record adds an event to the history. Its time is now.
@@ -117,10 +126,16 @@ func (w *World) end() *History {
 	w.mu.Unlock()
 	for _, c := range w.clients {
 		c.wait()
+	}
+	for _, f := range w.atEnd {
+		f()
+	}
+	for _, c := range w.clients {
 		for _, rdb := range c.rdbs {
 			_ = rdb.Close()
 		}
 	}
+	time.Sleep(time.Minute) // a bubble's clock stands still once the story has returned; let what runs in the background end
 	for _, n := range w.nodes {
 		n.mr.Close()
 	}

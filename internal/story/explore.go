@@ -88,9 +88,12 @@ func plan(ch Chapter, b Bounds) sim.Plan {
 		Final: func(w *sim.World) {
 			a := (&Stage{World: w, Redis: w.Nodes()[0], chapter: ch}).Actor("Z")
 			a.Do(func() {
-				if _, err := a.locker.TryLock(context.Background(), "x", exploreTTL); err != nil {
+				k, err := a.locker.TryLock(context.Background(), "x", exploreTTL)
+				if err != nil {
 					a.record(sim.Event{Kind: sim.Return, Key: "lock:x", Text: sim.NoOneElse, Outcome: sim.Failed})
+					return
 				}
+				a.keep(k)
 			})
 		},
 	}
@@ -105,6 +108,7 @@ func (a *Actor) onceThrough() {
 	if err != nil {
 		return
 	}
+	a.keep(k)
 	a.record(sim.Event{Kind: sim.Enter, Key: "lock:x", LeaseEnd: leaseEnd})
 	a.Work()
 	a.record(sim.Event{Kind: sim.Leave, Key: "lock:x"})

@@ -11,6 +11,7 @@ import (
 	naivesetnx "example.com/redislock/01-naive-setnx"
 	setnxpx "example.com/redislock/02-set-nx-px"
 	saferelease "example.com/redislock/03-safe-release"
+	watchdog "example.com/redislock/04-watchdog"
 )
 
 // Lock is what the locks of all chapters have in common: one acquisition.
@@ -60,6 +61,12 @@ var Chapters = []Chapter{
 
 		ErrNotAcquired: saferelease.ErrNotAcquired, ErrNotHeld: saferelease.ErrNotHeld,
 		ErrExpired: saferelease.ErrExpired, ErrStolen: saferelease.ErrStolen,
+	}, {
+		Dir: "04-watchdog",
+		New: func(rdb redis.UniversalClient) Locker { return adapter[*watchdog.Lock]{watchdog.New(rdb)} },
+
+		ErrNotAcquired: watchdog.ErrNotAcquired, ErrNotHeld: watchdog.ErrNotHeld,
+		ErrExpired: watchdog.ErrExpired, ErrStolen: watchdog.ErrStolen,
 	},
 }
 

@@ -172,8 +172,18 @@ func (a *Actor) acquire(method, key string, ttl time.Duration, call func() (Lock
 		k, err := call()
 		a.returned("lock:"+key, err)
 		if err == nil {
-			a.held = k
+			a.keep(k)
 			a.record(sim.Event{Kind: sim.Enter, Key: "lock:" + key})
+		}
+	})
+}
+
+// keep remembers what the actor holds. Its process ends with the story, whether or not it has unlocked.
+func (a *Actor) keep(k Lock) {
+	a.held = k
+	a.stage.AtEnd(func() {
+		if a.held == k {
+			_ = k.Unlock(context.Background())
 		}
 	})
 }

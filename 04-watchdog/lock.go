@@ -1,0 +1,578 @@
+// Package watchdog is chapter 4: a Redis lock that renews its lease, and says when it can't.
+//
+// Chapter 3's lease ended when its TTL did, whether or not the work was done, and nobody told the worker. Here a
+// goroutine renews the lease every third of the TTL. A renewal may fail, hang, or come back too late, so the lock also
+// keeps a deadline of its own: the moment before the last successful request was sent, plus the TTL, minus a margin.
+// Context ends at that deadline if not before: earlier than the key can.
+//
+// Guaranteed, on one Redis that keeps its data:
+//   - Mutual exclusion for as long as Context has not ended, and with it for work of any length.
+//   - Context ends with cause ErrLockLost when the key is gone or another's (within one renewal interval), and before
+//     the key can expire when Redis hangs, is unreachable or answers errors. A fault shorter than the remaining
+//     lease costs nothing.
+//   - Unlock ends the renewal and waits for that before it frees the key. Nothing renews afterwards.
+//   - Every call returns when its ctx is done, also with go-redis' default options and a server that hangs. What is in
+//     flight then is followed up in the background: it is undone, or its TTL ends it.
+//   - All that chapter 3 guarantees.
+//
+// Not guaranteed:
+//   - A paused process notices nothing while it is paused, and may write after its lease: see TestHolderFrozen.
+//   - A nested Lock of the same key waits for itself: see TestNestedLock.
+//   - A failover that loses the key loses the lock.
+//   - A holder that never unlocks holds for ever, unless WithMaxHold says otherwise.
+package watchdog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The answers of a lock, for errors.Is. Any other error is the context's own or a Redis error, and after
+// a Redis error the outcome is unknown.
+var (
+	// ErrNotAcquired says that somebody else holds the lock.
+	ErrNotAcquired = errors.New("lock not acquired: somebody else holds it")
+	// ErrNotHeld says that this acquisition does not own the key. ErrExpired and ErrStolen match it too.
+	ErrNotHeld = errors.New("lock not held")
+	// ErrExpired says that the key is gone: its TTL ended, or somebody removed it.
+	ErrExpired = fmt.Errorf("%w: its key is gone", ErrNotHeld)
+	// ErrStolen says that the key belongs to another acquisition.
+	ErrStolen = fmt.Errorf("%w: its key belongs to another acquisition", ErrNotHeld)
+	// ErrLockLost is the cause with which Lock.Context ends when the lease is lost or can't be guaranteed any longer.
+	ErrLockLost = errors.New("lock lost")
+)
+
+// Chapter 2's SET answered "taken" when go-redis resent it after a lost reply: the key was there, put
+// there by the first copy. No other caller can know our token, so finding it means that we hold the lock.
+const acquireScript = `-- acquire: 'OK', or how many milliseconds the other owner has left
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 'OK' end
+if redis.call('GET', KEYS[1]) == ARGV[1] then return 'OK' end
+return redis.call('PTTL', KEYS[1])`
+
+// Chapter 2's gap between GET and DEL is closed: Redis runs no other command while a script runs.
+const releaseScript = `-- release: 1 deleted, 0 the key is gone, -1 it belongs to somebody else
+local owner = redis.call('GET', KEYS[1])
+if not owner then return 0 end
+if owner ~= ARGV[1] then return -1 end
+return redis.call('DEL', KEYS[1])`
+
+// Compare and PEXPIRE in one step, for the reason that made the release a script. PEXPIRE alone would prolong
+// another's lease, a SET would revive a key that is gone, and a TTL of 0 or less would delete it and answer 1.
+const extendScript = `-- extend: 1 done, 0 the key is gone, -1 it belongs to somebody else
+local owner = redis.call('GET', KEYS[1])
+if not owner then return 0 end
+if owner ~= ARGV[1] then return -1 end
+if tonumber(ARGV[2]) < 1 then return redis.error_reply('ERR a lease must be at least a millisecond') end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
+
+// unlockBudget bounds one Unlock, and the clean-up after a failed attempt.
+const unlockBudget = 2 * time.Second
+
+// Locker makes locks on one Redis. It is configuration only and safe for concurrent use.
+type Locker struct {
+	rdb              redis.UniversalClient
+	minWait, maxWait time.Duration
+
+	renewEvery, requestTimeout, maxHold time.Duration // 0: see the options
+}
+
+// Option configures a Locker.
+type Option func(*Locker)
+
+// WithBackoff sets how long Lock pauses between attempts: at first up to the one, then twice as long each
+// time, up to the other. The default is 10 ms and 500 ms.
+func WithBackoff(first, longest time.Duration) Option {
+	return func(l *Locker) { l.minWait, l.maxWait = first, longest }
+}
+
+// WithRenewEvery sets the time between renewals. The default is a third of the ttl.
+func WithRenewEvery(d time.Duration) Option { return func(l *Locker) { l.renewEvery = d } }
+
+// WithRequestTimeout bounds each request to Redis. The default is a second, or a quarter of the ttl if that is shorter.
+func WithRequestTimeout(d time.Duration) Option { return func(l *Locker) { l.requestTimeout = d } }
+
+// WithMaxHold ends every lease after d, however long its holder works: a holder that hangs must not hold for ever.
+// The default is no such limit.
+func WithMaxHold(d time.Duration) Option { return func(l *Locker) { l.maxHold = d } }
+
+// New returns a Locker that keeps its locks in rdb. It sends nothing.
+func New(rdb redis.UniversalClient, opts ...Option) *Locker {
+	l := &Locker{rdb: rdb, minWait: 10 * time.Millisecond, maxWait: 500 * time.Millisecond}
+	for _, opt := range opts {
+		opt(l)
+	}
+	return l
+}
+
+// Lock is one acquisition. Its methods are safe for concurrent use.
+type Lock struct {
+	locker     *Locker
+	key, token string
+
+	ctx     context.Context // ends when the lease does
+	end     context.CancelCauseFunc
+	holdEnd time.Time     // the lease is not renewed beyond this
+	renewal *time.Timer   // when the renewer renews next
+	expiry  *time.Timer   // ends ctx at until, even while a renewal hangs
+	kept    chan struct{} // closed when the renewer has ended
+	turn    chan struct{} // one request at a time, so that the server sees them in our order
+
+	released bool // a definite answer to an Unlock has come; guarded by turn, like resent
+	resent   bool // an Unlock went out whose reply never came
+
+	mu      sync.Mutex    // guards all below
+	until   time.Time     // the key can't expire before this
+	ttl     time.Duration // of the next renewal
+	late    time.Duration // the shortest ttl of a request that may still reach the server
+	trouble error         // why the last renewal failed
+}
+
+// TryLock makes one attempt to take the lock for ttl. It returns ErrNotAcquired if somebody else holds it.
+func (l *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	if err := l.check(ctx, key, ttl); err != nil {
+		return nil, err
+	}
+	k, _, err := l.acquire(ctx, key, ttl)
+	return k, err
+}
+
+// Lock takes the lock for ttl and waits for it until ctx is done. An error that ends the waiting matches
+// ErrNotAcquired and the context's own error. A Redis error ends it at once. The ttl starts when the lock is
+// acquired, not when the waiting starts.
+func (l *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	if err := l.check(ctx, key, ttl); err != nil {
+		return nil, err
+	}
+	var contended error // remembered, because the deadline may fall inside a later attempt
+	for attempt := 0; ; attempt++ {
+		k, remaining, err := l.acquire(ctx, key, ttl)
+		if errors.Is(err, ErrNotAcquired) {
+			contended = err
+			if err = l.wait(ctx, attempt, remaining); err == nil {
+				continue
+			}
+		}
+		if err != nil && contended != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", contended, err)
+		}
+		return k, err
+	}
+}
+
+// acquire makes one attempt. If the lock is taken, it also says how long the key has left, or 0 if unknown.
+func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*Lock, time.Duration, error) {
+	token, err := newToken()
+	if err != nil {
+		return nil, 0, err
+	}
+	k := &Lock{locker: l, key: key, token: token, ttl: ttl, turn: make(chan struct{}, 1)}
+	sent := time.Now() // the lease is counted from here: the server can't have started any earlier
+	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", acquireScript, 1, redisKey(key), token, ttl.Milliseconds())}
+	finished, err := l.send(ctx, l.timeout(ttl), cmd)
+	if err == nil {
+		if remaining, taken := cmd.Val().(int64); taken {
+			return nil, time.Duration(remaining) * time.Millisecond, ErrNotAcquired
+		}
+		err = k.hold(ctx, sent)
+	}
+	if err != nil {
+		// The request may have been executed, or may be still on its way. Left alone, the key would block
+		// everybody for a TTL, so take it back. A copy that arrives after this stays: the error says so.
+		go k.abandon(finished)
+		return nil, 0, fmt.Errorf("lock %q may stay taken for up to %v: %w", key, ttl, err)
+	}
+	return k, 0, nil
+}
+
+// abandon takes back what a failed attempt may have left, as soon as its request is no longer in flight. The caller does
+// not wait for that: with a server that hangs it takes as long as go-redis does.
+func (k *Lock) abandon(finished <-chan struct{}) {
+	<-finished
+	_ = k.free(context.Background())
+}
+
+// hold starts the lease: its deadline, its context, its renewer. The caller's ctx bounded the waiting; the lease takes
+// only its values.
+func (k *Lock) hold(ctx context.Context, sent time.Time) error {
+	k.late, k.holdEnd = forever, sent.Add(forever)
+	if k.locker.maxHold > 0 {
+		k.holdEnd = sent.Add(k.locker.maxHold)
+	}
+	k.until = k.deadline(sent, k.ttl)
+	if !time.Now().Before(k.until) {
+		return errors.New("the answer came after the lease")
+	}
+	k.ctx, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	k.kept = make(chan struct{})
+	k.renewal = time.NewTimer(k.locker.interval(k.ttl))
+	k.expiry = time.AfterFunc(time.Until(k.until), k.expire)
+	go k.keep()
+	return nil
+}
+
+// deadline says until when a request that was sent at sent, and succeeded, keeps the lease. The margin is for two clocks
+// that don't run equally fast, and for the time it takes to stop working.
+func (k *Lock) deadline(sent time.Time, ttl time.Duration) time.Time {
+	ttl = min(ttl, k.late).Truncate(time.Millisecond)
+	return earlier(k.holdEnd, sent.Add(ttl-margin(ttl)))
+}
+
+// keep renews the lease until it ends.
+func (k *Lock) keep() {
+	defer close(k.kept)
+	for {
+		select {
+		case <-k.renewal.C:
+			k.schedule(k.extend(k.ctx, 0))
+		case <-k.ctx.Done():
+			k.renewal.Stop()
+			return
+		}
+	}
+}
+
+// schedule sets the time of the next renewal. An error is not a loss: the lease runs on, so it tries again, soon.
+func (k *Lock) schedule(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pause := k.locker.interval(k.ttl)
+	if err != nil {
+		pause /= 10
+	}
+	k.renewal.Reset(pause)
+}
+
+// Extend makes the lease last for ttl from now, which may be shorter than before; later renewals use the same ttl. It
+// returns ErrNotHeld if the lease is lost, and a Redis error if the outcome is unknown. It never
+// leaves a lease that counts as longer than it is.
+func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if k == nil {
+		return ErrNotHeld
+	}
+	if err := k.locker.check(ctx, k.key, ttl); err != nil {
+		return err
+	}
+	err := k.extend(ctx, ttl)
+	k.schedule(err)
+	return err
+}
+
+// extend sends one compare-and-PEXPIRE, with the ttl of the last one if ttl is 0.
+func (k *Lock) extend(ctx context.Context, ttl time.Duration) error {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("extend %q: %w", k.key, ctx.Err())
+	}
+	if k.ctx.Err() != nil {
+		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld)
+	}
+	sent := time.Now()
+	k.mu.Lock()
+	if ttl > 0 {
+		k.ttl = ttl
+	}
+	ttl = min(k.ttl, k.holdEnd.Sub(sent))            // the key ends with the hold
+	k.lasts(earlier(k.until, k.deadline(sent, ttl))) // a shorter lease is shorter now, whatever comes back
+	k.mu.Unlock()
+	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", extendScript, 1, redisKey(k.key), k.token, ttl.Milliseconds())}
+	_, err := k.locker.send(ctx, k.locker.timeout(ttl), cmd)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch k.trouble = err; {
+	case err != nil && !answered(err):
+		k.late = min(k.late, ttl) // it may reach the server yet, even after a later one
+		fallthrough
+	case err != nil:
+		return fmt.Errorf("extend %q: %w", k.key, err)
+	case k.ctx.Err() != nil:
+		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld) // the deadline came first, and the holder knows
+	}
+	switch done, _ := cmd.Int(); done {
+	case 1:
+		k.lasts(k.deadline(sent, ttl))
+		return nil
+	case 0:
+		return k.lose(ErrExpired)
+	default:
+		return k.lose(ErrStolen)
+	}
+}
+
+// lasts sets the deadline.
+func (k *Lock) lasts(until time.Time) {
+	k.until = until
+	k.expiry.Reset(time.Until(until))
+}
+
+// expire ends the lease at its deadline. A timer that fires although the deadline has moved finds that out here.
+func (k *Lock) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case time.Now().Before(k.until):
+	case k.until.Equal(k.holdEnd):
+		_ = k.lose(fmt.Errorf("held for the longest time allowed, %v", k.locker.maxHold))
+	default:
+		_ = k.lose(fmt.Errorf("not renewed in time: %v", k.trouble))
+	}
+}
+
+// lose tells the holder. It is final: a renewal that succeeds after this changes nothing.
+func (k *Lock) lose(why error) error {
+	k.end(fmt.Errorf("%w: %w", ErrLockLost, why))
+	k.expiry.Stop()
+	return fmt.Errorf("extend %q: %w", k.key, why)
+}
+
+// Unlock frees the lock, after it has ended the renewal. It returns nil if this acquisition owned the key until now,
+// ErrExpired or ErrStolen if it no longer did, and a Redis or context error if the outcome is unknown: then it may be
+// called again. It works on a ctx that is done, for "defer k.Unlock(ctx)", within two seconds of its own; if ctx ends
+// meanwhile, Unlock returns and the request goes on. A second call, and a call on a nil Lock, return ErrNotHeld and send
+// nothing.
+func (k *Lock) Unlock(ctx context.Context) error {
+	if k == nil {
+		return ErrNotHeld
+	}
+	k.end(nil)
+	k.expiry.Stop()
+	<-k.kept // a renewal that came after the release would find nothing, or hide what the release finds
+	done := make(chan error, 1)
+	go func() { done <- k.free(ctx) }()
+	var given <-chan struct{}
+	if ctx.Err() == nil { // a ctx that has ended before says nothing about how long this may take
+		given = ctx.Done()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-given:
+		return fmt.Errorf("unlock %q: outcome unknown: %w", k.key, ctx.Err())
+	}
+}
+
+// free releases the key, whatever becomes of ctx.
+func (k *Lock) free(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBudget)
+	defer cancel()
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("unlock %q: %w", k.key, ctx.Err())
+	}
+	if k.released {
+		return ErrNotHeld
+	}
+	err := k.release(ctx)
+	k.released = err == nil || errors.Is(err, ErrNotHeld)
+	return err
+}
+
+// release sends one compare-and-delete.
+func (k *Lock) release(ctx context.Context) error {
+	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", releaseScript, 1, redisKey(k.key), k.token)}
+	if _, err := k.locker.send(ctx, unlockBudget, cmd); err != nil {
+		k.resent = k.resent || !answered(err)
+		return fmt.Errorf("unlock %q: %w", k.key, err)
+	}
+	deleted, _ := cmd.Int()
+	switch {
+	case deleted == 1:
+		return nil
+	case (k.resent || cmd.sends > 1) && time.Now().Before(k.Until()):
+		return nil // the key could not expire yet: it was our own first copy that deleted it
+	case deleted == 0:
+		return ErrExpired
+	default:
+		return ErrStolen
+	}
+}
+
+// Key returns the name of the resource, as the caller gave it.
+func (k *Lock) Key() string { return k.key }
+
+// Token returns the random value that marks the key as this acquisition's.
+func (k *Lock) Token() string { return k.token }
+
+// Until returns when the lease ends, by this process's clock, unless it is renewed before. The key lives longer than that.
+func (k *Lock) Until() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.until
+}
+
+// Context ends when the lease does: with a cause that matches ErrLockLost if the lease is lost or can't be guaranteed any
+// longer, and with context.Canceled after Unlock. Work under the lock should run under this context. It has
+// the values of the ctx with which the lock was acquired, and neither its deadline nor its cancellation.
+func (k *Lock) Context() context.Context { return k.ctx }
+
+// Do runs fn while it holds the lock, and unlocks when fn returns, panics or calls runtime.Goexit. The context of fn
+// ends with ctx or with the lease, whichever is first. Do returns fn's error and Unlock's, joined, and ErrLockLost
+// if the lease was lost while fn ran.
+func (l *Locker) Do(ctx context.Context, key string, ttl time.Duration, fn func(context.Context) error) (err error) {
+	k, err := l.Lock(ctx, key, ttl)
+	if err != nil {
+		return err
+	}
+	work, end := context.WithCancelCause(ctx)
+	defer context.AfterFunc(k.Context(), func() { end(context.Cause(k.Context())) })()
+	defer func() {
+		var lost error
+		if k.Context().Err() != nil {
+			lost = context.Cause(k.Context())
+		}
+		err = errors.Join(err, lost, k.Unlock(ctx))
+		end(nil)
+	}()
+	return fn(work)
+}
+
+// once is a command that go-redis sends at most once: its own resending would eat the time that a renewal has, and
+// we could not tell our own first copy from a lease that had ended. We count instead.
+type once struct {
+	*redis.Cmd
+	sends int
+}
+
+// NoRetry switches go-redis' own resending off.
+func (*once) NoRetry() bool { return true }
+
+// send sends one command, and once more if the connection broke. It returns when ctx ends or the timeout passes, even if
+// go-redis goes on: by default that stops for neither once a command is in flight. finished is closed when it has.
+func (l *Locker) send(ctx context.Context, timeout time.Duration, cmd *once) (finished chan struct{}, err error) {
+	request, cancel := context.WithTimeout(ctx, timeout)
+	finished = make(chan struct{})
+	go func() {
+		defer cancel()
+		defer close(finished)
+		for cmd.sends < 2 && request.Err() == nil {
+			cmd.sends++
+			if err := l.rdb.Process(request, cmd); err == nil || answered(err) {
+				return
+			}
+		}
+	}()
+	select {
+	case <-finished:
+	case <-request.Done():
+	}
+	select {
+	case <-finished: // an answer counts, even if it came at the last moment
+		err = cmd.Err()
+	default:
+		err = request.Err()
+	}
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v", timeout) // the caller's deadline is another matter
+	}
+	return finished, because(ctx, err)
+}
+
+// answered reports whether err is the server's answer. Otherwise the request may or may not have been executed.
+func answered(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
+}
+
+// because adds the context's error to err, which is often just "i/o timeout".
+func because(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
+}
+
+// redisKey is where the lock of a resource is kept.
+func redisKey(key string) string { return "lock:" + key }
+
+// newToken returns 128 random bits: no two acquisitions share a token.
+func newToken() (string, error) {
+	var b [16]byte
+	if _, err := io.ReadFull(rand.Reader, b[:]); err != nil { // rand.Read would end the process instead
+		return "", fmt.Errorf("lock token: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// interval is the time between renewals of a lease.
+func (l *Locker) interval(ttl time.Duration) time.Duration {
+	if l.renewEvery != 0 {
+		return l.renewEvery
+	}
+	return ttl / 3
+}
+
+// timeout is how long a request may take.
+func (l *Locker) timeout(ttl time.Duration) time.Duration {
+	if l.requestTimeout != 0 {
+		return l.requestTimeout
+	}
+	return min(time.Second, ttl/4)
+}
+
+// forever is longer than any lease.
+const forever = 100 * 365 * 24 * time.Hour
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// margin is how long before the key the lease ends: one percent for clocks that drift, and two milliseconds.
+func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// check refuses what cannot work, before anything is sent.
+func (l *Locker) check(ctx context.Context, key string, ttl time.Duration) error {
+	if l == nil || l.rdb == nil {
+		return errors.New("lock: no Redis client")
+	}
+	if v := reflect.ValueOf(l.rdb); v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("lock: the Redis client is a nil pointer")
+	}
+	switch {
+	case key == "":
+		return errors.New("lock: the key is empty")
+	case ttl < time.Millisecond:
+		return fmt.Errorf("lock %q: a ttl of %v is shorter than a millisecond", key, ttl)
+	case l.interval(ttl) <= 0 || l.timeout(ttl) <= 0 || l.interval(ttl)+l.timeout(ttl)+margin(ttl) > ttl:
+		return fmt.Errorf("lock %q: a ttl of %v is too short to renew it every %v with requests of up to %v: "+
+			"both and a margin of %v have to fit into it", key, ttl, l.interval(ttl), l.timeout(ttl), margin(ttl))
+	case l.maxHold < 0 || l.maxHold > 0 && l.maxHold < ttl:
+		return fmt.Errorf("lock %q: a ttl of %v is longer than the longest hold of %v", key, ttl, l.maxHold)
+	case l.minWait <= 0 || l.maxWait < l.minWait:
+		return fmt.Errorf("lock: a back-off from %v to %v does not work", l.minWait, l.maxWait)
+	}
+	return ctx.Err()
+}
+
+// wait pauses before the next attempt. The pause doubles up to the cap and is random, so that many waiters
+// spread out, and it ends soon after the key can expire.
+func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration) error {
+	pause := min(l.maxWait, l.minWait<<min(attempt, 16))
+	pause = pause/2 + mathrand.N(pause/2+1)
+	if remaining > 0 {
+		pause = min(pause, remaining+mathrand.N(l.minWait))
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
