@@ -162,7 +162,7 @@ func (l *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 				continue
 			}
 		}
-		if err != nil && contended != nil && ctx.Err() != nil {
+		if err != nil && contended != nil && ended(ctx) != nil {
 			err = fmt.Errorf("%w: %w", contended, err)
 		}
 		return k, err
@@ -181,7 +181,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 	finished, err := l.send(ctx, l.timeout(ttl), cmd)
 	if err == nil {
 		if remaining, taken := cmd.Val().(int64); taken {
-			return nil, time.Duration(remaining) * time.Millisecond, ErrNotAcquired
+			// PTTL rounds down, and answers -1 for a key without a TTL: then nobody knows how long it will stay.
+			return nil, time.Duration(remaining+1) * time.Millisecond, ErrNotAcquired
 		}
 		err = k.hold(ctx, sent)
 	}
@@ -474,10 +475,13 @@ func (l *Locker) send(ctx context.Context, timeout time.Duration, cmd *once) (fi
 	default:
 		err = request.Err()
 	}
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	if ended(ctx) == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %v", timeout) // the caller's deadline is another matter
 	}
-	return finished, because(ctx, err)
+	if err != nil {
+		err = because(ctx, err)
+	}
+	return finished, err
 }
 
 // answered reports whether err is the server's answer. Otherwise the request may or may not have been executed.
@@ -488,10 +492,19 @@ func answered(err error) bool {
 
 // because adds the context's error to err, which is often just "i/o timeout".
 func because(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+	why := ended(ctx)
+	if why == nil || errors.Is(err, why) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
+	return fmt.Errorf("%w: %w", why, err)
+}
+
+// ended is ctx.Err(), except that a socket may notice the deadline a moment before ctx does.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // redisKey is where the lock of a resource is kept.

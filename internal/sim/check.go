@@ -17,6 +17,7 @@ const (
 	DeletedOthers  Verdict = "deleted another's lock" // a client freed a key that another one owned
 	Stuck          Verdict = "stuck"                  // nobody can hold the lock, and nobody does
 	StaleWrite     Verdict = "stale write"            // a client overwrote what a later one had written
+	SelfBlocked    Verdict = "waits for itself"       // a client is refused by a lock that it holds
 	LeftNoTTL      Verdict = "left without TTL"       // exploration: a dead client's key that no TTL will end
 	TwoValidLeases Verdict = "two valid leases"       // exploration: two holders, neither lease has ended
 )
@@ -224,7 +225,7 @@ func (c *checker) refused(e Event) (Verdict, string) {
 	for at, k := range c.keys {
 		switch {
 		case at.key != e.Key:
-		case k.owner == e.Client && !working:
+		case k.owner == e.Client:
 			own++
 		case c.dead[k.owner] && k.ttl == Forever:
 			lost++
@@ -234,6 +235,8 @@ func (c *checker) refused(e Event) (Verdict, string) {
 		}
 	}
 	switch {
+	case own > c.nodes/2 && working:
+		return SelfBlocked, fmt.Sprintf("%s is told \"taken\" at %s by the lock that it holds itself.", e.Client, clock(e.At))
 	case own > c.nodes/2:
 		return Stuck, fmt.Sprintf("%s is told \"taken\" at %s, and the key is its own.", e.Client, clock(e.At))
 	case lost >= c.nodes-c.nodes/2: // what is left is no majority

@@ -89,8 +89,17 @@ func (c *Client) Redis() redis.UniversalClient { return c.rdbs[0] }
 // this instant: f is done, or waits for time to pass, or the client was stopped in the middle of it. A client that
 // stands still does not even begin.
 func (c *Client) Do(f func()) {
-	before, done := c.last, make(chan struct{})
+	c.Then(f)
+	synctest.Wait()
+}
+
+// Then is Do for callers that run on a client's side themselves, such as a callback of its lock: it does not wait.
+func (c *Client) Then(f func()) {
+	done := make(chan struct{})
+	c.w.mu.Lock()
+	before := c.last
 	c.last = done
+	c.w.mu.Unlock()
 	go func() {
 		defer close(done)
 		if before != nil {
@@ -99,12 +108,14 @@ func (c *Client) Do(f func()) {
 		c.pass()
 		f()
 	}()
-	synctest.Wait()
 }
 
 func (c *Client) wait() {
-	if c.last != nil {
-		<-c.last
+	c.w.mu.Lock()
+	last := c.last
+	c.w.mu.Unlock()
+	if last != nil {
+		<-last
 	}
 }
 

@@ -123,7 +123,7 @@ func (d *drawing) words(e Event) (client, key string) {
 	case Enter:
 		client = "┃ enters"
 	case Leave:
-		client = "leaves"
+		client = strings.TrimSpace("leaves " + e.Text)
 	case Return:
 		if e.Outcome != OK { // a success shows in what the client does next
 			client = "← " + e.Text

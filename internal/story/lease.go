@@ -28,7 +28,7 @@ var WorkOutlivesTTL = Story{
 
 // HolderCutOff is what a renewal can't mend. The lock has to tell its holder, and in time.
 var HolderCutOff = Story{
-	Claim: "A loses its connection at 12 seconds and works on until 50. Its lease ends while nobody can renew it.",
+	Claim: "A loses its connection at 12 seconds and has work until 50. Its lease ends, and nobody can renew it.",
 	Tell: func(s *Stage) {
 		a, b := s.Actor("A"), s.Actor("B")
 		a.TryLock("order:1", 30*time.Second)
@@ -38,8 +38,9 @@ var HolderCutOff = Story{
 		b.TryLock("order:1", 30*time.Second)
 		s.At(42 * time.Second)
 		b.TryLock("order:1", 30*time.Second)
-		s.At(50 * time.Second)
+		s.At(47 * time.Second)
 		a.Heal()
+		s.At(50 * time.Second)
 		a.Unlock()
 		s.At(60 * time.Second)
 		b.Unlock()

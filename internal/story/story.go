@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,8 +134,10 @@ type Actor struct {
 	*sim.Client
 	stage  *Stage
 	locker Locker
-	held   Lock
-	seen   int // what it last read
+	held   []Lock // the innermost last
+	seen   int    // what it last read
+
+	stopped []Lock // those of held that are lost
 }
 
 // Actor enters the stage with a Redis client and a Locker of its own, like a process.
@@ -178,25 +181,43 @@ func (a *Actor) acquire(method, key string, ttl time.Duration, call func() (Lock
 	})
 }
 
-// keep remembers what the actor holds. Its process ends with the story, whether or not it has unlocked.
+// keep remembers what the actor holds. If the lock can tell that it is lost, the actor stops working then. Its process
+// ends with the story, whether or not it has unlocked.
 func (a *Actor) keep(k Lock) {
-	a.held = k
+	a.held = append(a.held, k)
+	if lease, ok := k.(interface{ Context() context.Context }); ok {
+		context.AfterFunc(lease.Context(), func() { a.Then(func() { a.stop(k, context.Cause(lease.Context())) }) })
+	}
 	a.stage.AtEnd(func() {
-		if a.held == k {
+		if slices.Contains(a.held, k) {
 			_ = k.Unlock(context.Background())
 		}
 	})
 }
 
-// Unlock lets the actor end its work and free the lock. Without the lock it does nothing.
+// stop ends the actor's work because its lock is lost. It still unlocks when the story says so.
+func (a *Actor) stop(k Lock, cause error) {
+	if errors.Is(cause, context.Canceled) || !slices.Contains(a.held, k) {
+		return // that was its own Unlock
+	}
+	a.stopped = append(a.stopped, k)
+	a.record(sim.Event{Kind: sim.Leave, Key: "lock:" + k.Key(), Text: "(lock lost)"})
+}
+
+// inside reports whether the actor may work.
+func (a *Actor) inside() bool { return len(a.held) > len(a.stopped) }
+
+// Unlock lets the actor end its work and free the lock that it took last. Without a lock it does nothing.
 func (a *Actor) Unlock() {
 	a.Do(func() {
-		if a.held == nil {
+		if len(a.held) == 0 {
 			return
 		}
-		k := a.held
-		a.held = nil
-		a.record(sim.Event{Kind: sim.Leave, Key: "lock:" + k.Key()})
+		k := a.held[len(a.held)-1]
+		a.held = a.held[:len(a.held)-1]
+		if !slices.Contains(a.stopped, k) {
+			a.record(sim.Event{Kind: sim.Leave, Key: "lock:" + k.Key()})
+		}
 		a.record(sim.Event{Kind: sim.Call, Key: "lock:" + k.Key(), Text: "Unlock"})
 		a.returned("lock:"+k.Key(), k.Unlock(context.Background()))
 	})
@@ -229,7 +250,7 @@ func (a *Actor) record(e sim.Event) {
 // ReadInside lets the actor look at the resource, if it has the lock.
 func (a *Actor) ReadInside(r *sim.Resource) {
 	a.Do(func() {
-		if a.held != nil {
+		if a.inside() {
 			a.seen = a.Read(r)
 		}
 	})
@@ -238,7 +259,7 @@ func (a *Actor) ReadInside(r *sim.Resource) {
 // WriteInside lets the actor take one off what it has read, if it has the lock and there was something left.
 func (a *Actor) WriteInside(r *sim.Resource) {
 	a.Do(func() {
-		if a.held != nil && a.seen > 0 {
+		if a.inside() && a.seen > 0 {
 			a.Write(r, a.seen-1)
 		}
 	})
