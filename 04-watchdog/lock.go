@@ -78,6 +78,9 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
 // unlockBudget bounds one Unlock, and the clean-up after a failed attempt.
 const unlockBudget = 2 * time.Second
 
+// unlockGrace is how long an Unlock whose ctx ends still waits for its answer.
+const unlockGrace = 50 * time.Millisecond
+
 // Locker makes locks on one Redis. It is configuration only and safe for concurrent use.
 type Locker struct {
 	rdb              redis.UniversalClient
@@ -340,7 +343,7 @@ func (k *Lock) lose(why error) error {
 // Unlock frees the lock, after it has ended the renewal. It returns nil if this acquisition owned the key until now,
 // ErrExpired or ErrStolen if it no longer did, and a Redis or context error if the outcome is unknown: then it may be
 // called again. It works on a ctx that is done, for "defer k.Unlock(ctx)", within two seconds of its own; if ctx ends
-// meanwhile, Unlock returns and the request goes on. A second call, and a call on a nil Lock, return ErrNotHeld and send
+// meanwhile, Unlock returns soon and the request goes on. A second call, and a call on a nil Lock, return ErrNotHeld and send
 // nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
 	if k == nil {
@@ -359,6 +362,11 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-given:
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(unlockGrace): // the answer is worth a moment's wait
 		return fmt.Errorf("unlock %q: outcome unknown: %w", k.key, ctx.Err())
 	}
 }
@@ -450,7 +458,10 @@ type once struct {
 // NoRetry switches go-redis' own resending off.
 func (*once) NoRetry() bool { return true }
 
-// send sends one command, and once more if the connection broke. It returns when ctx ends or the timeout passes, even if
+// mostSends is how often a command is sent while its connection breaks, as often as go-redis does by default.
+const mostSends = 4
+
+// send sends one command, and again if the connection breaks. It returns when ctx ends or the timeout passes, even if
 // go-redis goes on: by default that stops for neither once a command is in flight. finished is closed when it has.
 func (l *Locker) send(ctx context.Context, timeout time.Duration, cmd *once) (finished chan struct{}, err error) {
 	request, cancel := context.WithTimeout(ctx, timeout)
@@ -458,7 +469,7 @@ func (l *Locker) send(ctx context.Context, timeout time.Duration, cmd *once) (fi
 	go func() {
 		defer cancel()
 		defer close(finished)
-		for cmd.sends < 2 && request.Err() == nil {
+		for cmd.sends < mostSends && ended(request) == nil {
 			cmd.sends++
 			if err := l.rdb.Process(request, cmd); err == nil || answered(err) {
 				return

@@ -10,6 +10,7 @@ import (
 	naivesetnx "example.com/redislock/01-naive-setnx"
 	setnxpx "example.com/redislock/02-set-nx-px"
 	saferelease "example.com/redislock/03-safe-release"
+	watchdog "example.com/redislock/04-watchdog"
 	"example.com/redislock/internal/story"
 )
 
@@ -20,6 +21,9 @@ type chapter struct {
 	nilUnlock   call   // Unlock of a nil *Lock
 	withBackoff func(rdb redis.UniversalClient, first, longest time.Duration) call
 	do          func(redis.UniversalClient) doer // from chapter 3 on
+
+	background bool          // it cleans up behind the caller's back, and renews what it holds: from chapter 4 on
+	shortest   time.Duration // the shortest ttl that it takes
 }
 
 // call is a method of which only the error counts.
@@ -52,6 +56,16 @@ var extras = map[string]chapter{
 		},
 		do: func(rdb redis.UniversalClient) doer { return saferelease.New(rdb) },
 	},
+	"04": {
+		nilLocker: []call{locking((*watchdog.Locker)(nil).TryLock), locking((*watchdog.Locker)(nil).Lock)},
+		nilUnlock: (*watchdog.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(watchdog.New(rdb, watchdog.WithBackoff(first, longest)).Lock)
+		},
+		do:         func(rdb redis.UniversalClient) doer { return watchdog.New(rdb) },
+		background: true,
+		shortest:   5 * time.Millisecond,
+	},
 }
 
 // locking is a Lock or TryLock of the usual key.
@@ -70,5 +84,6 @@ func chapterOf(t *testing.T, number string) chapter {
 		t.Fatalf("the contract knows no chapter %q", number)
 	}
 	ch.Chapter = base
+	ch.shortest = max(ch.shortest, time.Millisecond)
 	return ch
 }

@@ -67,7 +67,11 @@ func each(t *testing.T, ch chapter, backEnd string, withRig func(*testing.T, fun
 		}
 		t.Run(name, func(t *testing.T) {
 			tr := &trial{ch: ch}
-			withRig(t, func(r Rig) { tr.Rig = r; p.keep(tr) })
+			withRig(t, func(r Rig) {
+				tr.Rig = r
+				defer tr.end()
+				p.keep(tr)
+			})
 			if complaint := compare(declared, tr.violations()); complaint != "" {
 				t.Errorf("%s: %s\n%s", ch.Dir, complaint, tr.details())
 			}

@@ -240,7 +240,14 @@ func replyLostAfterTheLease(t *trial) {
 	a := t.client("A")
 	k, err := a.tryLock(ctx, key, 50*time.Millisecond)
 	t.returns(err, "TryLock", success)
+	if t.ch.background {
+		a.Cut() // nobody renews the lease
+	}
 	until(func() bool { return t.look(at).kind == "none" })
+	if t.ch.background {
+		a.Heal()
+		until(func() bool { return a.Redis().Ping(ctx).Err() == nil })
+	}
 	a.LoseReply(wire.Named("GET", "DEL", "release"), 1)
 	t.returns(unlock(ctx, k), "Unlock", expired)
 }

@@ -28,8 +28,9 @@ type trial struct {
 	Rig
 	ch chapter
 
-	mu    sync.Mutex
-	found []finding
+	mu      sync.Mutex
+	found   []finding
+	handles []story.Lock // all that were acquired
 }
 
 // finding is something that must not be. What is the same every time is the violation, the rest are details.
@@ -143,6 +144,9 @@ func (t *trial) look(at string) state {
 
 // free wants a key to be gone.
 func (t *trial) free(at string) {
+	if t.ch.background {
+		untilWithin(5*time.Second, func() bool { return t.look(at).kind == "none" })
+	}
 	s := t.look(at)
 	t.want(s.ttl != forever, "the key stays for ever", s)
 	t.want(s.kind == "none" || s.ttl == forever, "the key stays", s)
@@ -200,7 +204,24 @@ func (c *client) lock(ctx context.Context, key string, ttl time.Duration) (story
 func (c *client) either(k story.Lock, err error) (story.Lock, error) {
 	c.t.want(k == nil || err == nil, "a handle comes with an error", err)
 	c.t.want(k != nil || err != nil, "neither a handle nor an error is returned")
+	if k != nil {
+		c.t.mu.Lock()
+		c.t.handles = append(c.t.handles, k)
+		c.t.mu.Unlock()
+	}
 	return k, err
+}
+
+// end ends what a lock has running in the background, for handles that the trial has not unlocked.
+func (t *trial) end() {
+	if !t.ch.background {
+		return
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, k := range t.handles {
+		_ = k.Unlock(done)
+	}
 }
 
 // holds lets the client acquire the key where nothing is in the way, and returns the handle and what Redis has for it.
@@ -231,10 +252,12 @@ func begin(f func()) (end func()) {
 }
 
 // until returns when something is so, or after a minute, in which case the trial finds out itself.
-func until(so func() bool) {
+func until(so func() bool) { untilWithin(time.Minute, so) }
+
+func untilWithin(limit time.Duration, so func() bool) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !so() && time.Now().Before(end); {
+	for end := time.Now().Add(limit); !so() && time.Now().Before(end); {
 		<-tick.C
 	}
 }
