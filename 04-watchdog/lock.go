@@ -326,7 +326,7 @@ func (k *Lock) expire() {
 	defer k.mu.Unlock()
 	switch {
 	case time.Now().Before(k.until):
-	case k.until.Equal(k.holdEnd):
+	case time.Until(k.holdEnd) <= margin(k.ttl):
 		_ = k.lose(fmt.Errorf("held for the longest time allowed, %v", k.locker.maxHold))
 	default:
 		_ = k.lose(fmt.Errorf("not renewed in time: %v", k.trouble))

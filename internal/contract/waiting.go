@@ -36,9 +36,9 @@ var waiting = []promise{
 func deadlineWhileWaiting(t *trial) {
 	_, token := t.client("A").holds(key)
 	b := t.client("B")
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	_, err := b.lock(ctx, key, lease)
 	t.returns(err, "Lock", taken, deadline)
 	t.took(start, 150*time.Millisecond, "Lock outstays its deadline")

@@ -1,0 +1,188 @@
+package watchdog_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	watchdog "example.com/redislock/04-watchdog"
+	"example.com/redislock/internal/redistest"
+	"example.com/redislock/internal/sim"
+	"example.com/redislock/internal/wire"
+)
+
+// W3: whatever keeps the renewals from succeeding, Context ends before the key can expire, and not much earlier.
+func TestContextEndsBeforeTheKey(t *testing.T) {
+	for name, happen := range map[string]func(s *scene){
+		"Redis hangs":   func(s *scene) { s.node.Hang() },
+		"Redis refuses": func(s *scene) { s.node.Refuse("LOADING Redis is loading the dataset in memory") },
+		"Redis is down": func(s *scene) { s.node.Crash() },
+		"A is cut off":  func(s *scene) { s.a.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, func(s *scene) {
+				s.At(12 * time.Second) // the renewal at 10s has succeeded, so the key ends at 40s
+				happen(s)
+				s.At(39500 * time.Millisecond)
+				require.NoError(t, s.k.Context().Err(), "it is still sure of its lease")
+				s.At(39999 * time.Millisecond)
+				lost(t, s.k, nil)
+				require.NotEmpty(t, s.node.Value(at), "the key is still there")
+			})
+		})
+	}
+}
+
+// W3: Until is never later than the key's real end, however slow a reply is: the lease counts from before the request.
+func TestUntilIsConservative(t *testing.T) {
+	stage(t, func(s *scene) {
+		require.Equal(t, lease-lease/100-2*time.Millisecond, time.Until(s.k.Until()))
+		late := s.a.DeliverLate(wire.Extends)
+		s.At(10*time.Second + 900*time.Millisecond)
+		require.True(t, late.Caught())
+		late.Deliver() // the server starts the new lease now
+		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at)-900*time.Millisecond)
+	})
+}
+
+// W3: a renewal that succeeds after the deadline does not revive the lock: the holder has been told.
+func TestLateRenewalRevivesNothing(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		s.At(25 * time.Second)
+		s.node.Hang()
+		s.At(49800 * time.Millisecond) // the deadline was 49.698s, the key ends at 50s
+		lost(t, s.k, nil)
+		s.node.Resume() // now the renewals that wait there are executed
+		require.NotEmpty(t, s.node.Value(at))
+		lost(t, s.k, nil)
+		require.ErrorIs(t, s.k.Extend(ctx, lease), watchdog.ErrNotHeld)
+		s.At(5 * time.Minute)
+		require.Empty(t, s.node.Value(at), "nobody renews it any more")
+	})
+	require.NotEmpty(t, times(h, "extend", "1"))
+}
+
+// Extend makes a lease longer, and later renewals keep it so.
+func TestExtendLonger(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		require.NoError(t, s.k.Extend(ctx, time.Hour))
+		require.Equal(t, time.Hour, s.node.TTL(at))
+		require.Greater(t, time.Until(s.k.Until()), 59*time.Minute)
+		s.At(30 * time.Minute)
+		require.Greater(t, time.Until(s.k.Until()), 49*time.Minute)
+	})
+}
+
+// Extend makes a lease shorter, and the renewals come as often as that needs.
+func TestExtendShorter(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		require.NoError(t, s.k.Extend(ctx, 3*time.Second))
+		require.Equal(t, 3*time.Second, s.node.TTL(at))
+		s.At(time.Minute)
+		require.NoError(t, s.k.Context().Err())
+		require.LessOrEqual(t, s.node.TTL(at), 3*time.Second)
+	})
+}
+
+// A shorter lease counts as shorter even if nobody knows whether the request arrived.
+func TestUnknownShorteningShortensTheDeadline(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		s.node.Hang()
+		require.Error(t, s.k.Extend(ctx, 5*time.Second))
+		require.LessOrEqual(t, s.k.Until(), time.Now().Add(5*time.Second))
+		s.At(6 * time.Second)
+		lost(t, s.k, nil)
+	})
+}
+
+// A short extension may arrive after a longer one that succeeded. Until has to expect it.
+func TestLateShorteningIsExpected(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		late := s.a.DeliverLate(wire.Extends)
+		require.Error(t, s.k.Extend(ctx, 5*time.Second))
+		require.True(t, late.Caught())
+		require.NoError(t, s.k.Extend(ctx, time.Minute))
+		late.Deliver()
+		require.Equal(t, 5*time.Second, s.node.TTL(at))
+		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at))
+	})
+}
+
+// An Unlock does not wait for a renewal that hangs.
+func TestUnlockWhileARenewalHangs(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.a.DeliverLate(wire.Extends)
+		s.At(10*time.Second + 500*time.Millisecond)
+		start := time.Now()
+		require.NoError(t, s.k.Unlock(ctx))
+		require.Zero(t, time.Since(start))
+		require.Empty(t, s.node.Value(at))
+	})
+}
+
+// A3: a real server that is stopped, and go-redis with its defaults. Every call is back by its deadline, or soon after a
+// cancel. The promise is 100 ms; a busy test machine gets a little more.
+func TestCallsReturnWhenRedisHangs(t *testing.T) {
+	const noise = 250 * time.Millisecond
+	server := redistest.Start(t)
+	truth := server.Client(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	locker := watchdog.New(rdb)
+	k, err := locker.TryLock(ctx, "order:1", lease)
+	require.NoError(t, err)
+	server.Pause()
+	for name, call := range map[string]func(context.Context) error{
+		"TryLock": func(ctx context.Context) error { _, err := locker.TryLock(ctx, "order:2", lease); return err },
+		"Lock":    func(ctx context.Context) error { _, err := locker.Lock(ctx, "order:2", lease); return err },
+		"Extend":  func(ctx context.Context) error { return k.Extend(ctx, lease) },
+		"Unlock":  k.Unlock,
+	} {
+		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		start := time.Now()
+		require.ErrorIs(t, call(ctx), context.DeadlineExceeded, name)
+		require.Less(t, time.Since(start), 50*time.Millisecond+noise, name)
+		cancel()
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"TryLock": func(ctx context.Context) error { _, err := locker.TryLock(ctx, "order:3", lease); return err },
+		"Unlock":  k.Unlock,
+	} {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(50*time.Millisecond, cancel)
+		start := time.Now()
+		require.ErrorIs(t, call(ctx), context.Canceled, name)
+		require.Less(t, time.Since(start), 50*time.Millisecond+noise, name)
+	}
+	server.Resume()
+	require.Eventually(t, func() bool { // whatever was in flight is taken back, and the Unlock has arrived
+		return truth.Exists(ctx, "lock:order:1", "lock:order:2", "lock:order:3").Val() == 0
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// Three hundred leases of one process are all alive after a minute.
+func TestManyLeases(t *testing.T) {
+	const leases = 300
+	sim.Run(t, func(w *sim.World) {
+		n := w.Node("Redis")
+		locker := watchdog.New(w.Client("A", n).Redis())
+		var held []*watchdog.Lock
+		for i := range leases {
+			k, err := locker.TryLock(ctx, string(rune('a'+i%26))+time.Duration(i).String(), lease)
+			require.NoError(t, err)
+			held = append(held, k)
+		}
+		time.Sleep(time.Minute) // virtual
+		for _, k := range held {
+			require.NoError(t, k.Context().Err())
+			require.NoError(t, k.Unlock(ctx))
+		}
+	})
+}
