@@ -238,7 +238,7 @@ func everyReplyLostCanBeRepeated(t *trial) {
 // When the lease has ended before, a lost reply does not turn the loss into a success.
 func replyLostAfterTheLease(t *trial) {
 	a := t.client("A")
-	k, err := a.tryLock(ctx, key, 50*time.Millisecond)
+	k, err := a.tryLock(ctx, key, max(50*time.Millisecond, t.ch.shortest))
 	t.returns(err, "TryLock", success)
 	if t.ch.background {
 		a.Cut() // nobody renews the lease
