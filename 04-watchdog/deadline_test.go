@@ -41,10 +41,38 @@ func TestUntilIsConservative(t *testing.T) {
 	stage(t, func(s *scene) {
 		require.Equal(t, lease-lease/100-2*time.Millisecond, time.Until(s.k.Until()))
 		late := s.a.DeliverLate(wire.Extends)
-		s.At(10*time.Second + 900*time.Millisecond)
+		s.At(10*time.Second + 900*time.Millisecond) // a request may take a second
 		require.True(t, late.Caught())
 		late.Deliver() // the server starts the new lease now
 		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at)-900*time.Millisecond)
+
+		late = s.a.DeliverLate(wire.Acquires)
+		var k *watchdog.Lock
+		s.a.Do(func() { k, _ = s.locker.TryLock(ctx, "order:2", lease) })
+		s.At(11*time.Second + 800*time.Millisecond)
+		late.Deliver()
+		require.LessOrEqual(t, time.Until(k.Until()), s.node.TTL("lock:order:2")-900*time.Millisecond)
+		require.NoError(t, k.Unlock(ctx))
+	})
+}
+
+// W3: an Extend whose answer comes after the deadline moves nothing either, and says so.
+func TestLateExtendRevivesNothing(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(12 * time.Second)
+		s.node.Refuse("LOADING Redis is loading the dataset in memory") // no renewal succeeds
+		s.At(39200 * time.Millisecond)
+		s.node.Accept()
+		late := s.a.DeliverLate(wire.Extends)
+		var err error
+		s.a.Do(func() { err = s.k.Extend(ctx, lease) })
+		s.At(39800 * time.Millisecond) // the deadline was 39.698s, the key ends at 40s
+		lost(t, s.k, nil)
+		until := s.k.Until()
+		late.Deliver()
+		require.Equal(t, lease, s.node.TTL(at), "Redis has done it")
+		require.ErrorIs(t, err, watchdog.ErrNotHeld)
+		require.Equal(t, until, s.k.Until())
 	})
 }
 

@@ -139,8 +139,8 @@ func TestLossIsToldWithinOneInterval(t *testing.T) {
 	}
 }
 
-// W6: PEXPIRE with nothing left would delete the key and answer "done". The script refuses.
-func TestScriptRefusesATTLOfNothing(t *testing.T) {
+// W6: an Extend to nothing is refused before it is sent.
+func TestExtendToNothing(t *testing.T) {
 	stage(t, func(s *scene) {
 		for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond} {
 			require.Error(t, s.k.Extend(ctx, ttl))
