@@ -469,9 +469,10 @@ func (l *Locker) send(ctx context.Context, timeout time.Duration, cmd *once) (fi
 	go func() {
 		defer cancel()
 		defer close(finished)
-		for cmd.sends < mostSends && ended(request) == nil {
+		for {
 			cmd.sends++
-			if err := l.rdb.Process(request, cmd); err == nil || answered(err) {
+			err := l.rdb.Process(request, cmd)
+			if err == nil || answered(err) || cmd.sends == mostSends || ended(request) != nil {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package watchdog
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -18,5 +19,22 @@ func TestScriptGuardsPEXPIRE(t *testing.T) {
 	for _, ttl := range []int{0, -1} {
 		require.ErrorContains(t, rdb.Eval(context.Background(), extendScript, []string{"lock:x"}, "token", ttl).Err(), "at least a millisecond")
 		require.True(t, server.Exists("lock:x"))
+	}
+}
+
+// A request whose time is over before it is sent has failed. It must not look like one that was answered with nothing.
+func TestSendWithoutTime(t *testing.T) {
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	l := New(rdb)
+	past, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+	defer cancel()
+	for range 100 {
+		finished, err := l.send(past, time.Second, &once{Cmd: redis.NewCmd(past, "SET", "k", "v")})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		<-finished
+		_, err = l.send(context.Background(), time.Nanosecond, &once{Cmd: redis.NewCmd(past, "SET", "k", "v")})
+		require.ErrorContains(t, err, "no answer within 1ns")
 	}
 }

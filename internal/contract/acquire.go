@@ -108,6 +108,9 @@ func failedAcquireIsTakenBack(t *trial) {
 	}, 1)
 	_, err := a.tryLock(ctx, key, lease)
 	t.returns(err, "TryLock", cancelled)
+	if t.ch.background {
+		until(func() bool { return slices.Contains(a.Requests(), "release") })
+	}
 	t.free(at)
 }
 

@@ -31,7 +31,8 @@ type Client struct {
 
 	conns  map[*conn]bool
 	rules  []*rule
-	halted chan struct{} // not nil while the client stands still
+	halted bool
+	held   []chan struct{} // those who wait for the client to go on, in the order in which they came
 	dead   bool
 	cut    bool // new connections fail
 }
@@ -214,11 +215,16 @@ func (c *Client) GoOn() { c.unhalt(goesOn) }
 
 func (c *Client) unhalt(text string) {
 	c.w.mu.Lock()
-	if c.halted != nil && !c.dead {
+	var held []chan struct{}
+	if c.halted && !c.dead {
 		c.note(text)
-		c.resume()
+		c.halted, held, c.held = false, c.held, nil
 	}
 	c.w.mu.Unlock()
+	for _, h := range held { // one after the other, so that what they do has an order
+		close(h)
+		synctest.Wait()
+	}
 	synctest.Wait()
 }
 
@@ -272,16 +278,15 @@ func (c *Client) cutAll() {
 }
 
 func (c *Client) halt() {
-	if c.halted == nil {
-		c.halted = make(chan struct{})
-	}
+	c.halted = true
 }
 
+// resume lets everybody run into the end of the world.
 func (c *Client) resume() {
-	if c.halted != nil && (!c.dead || c.w.ended) {
-		close(c.halted)
-		c.halted = nil
+	for _, h := range c.held {
+		close(h)
 	}
+	c.halted, c.held = false, nil
 }
 
 func (c *Client) note(text string) { c.w.record(Event{Kind: Fault, Client: c.name, Text: text}) }
@@ -290,12 +295,14 @@ func (c *Client) note(text string) { c.w.record(Event{Kind: Fault, Client: c.nam
 func (c *Client) pass() {
 	for {
 		c.w.mu.Lock()
-		halted := c.halted
-		c.w.mu.Unlock()
-		if halted == nil {
+		if !c.halted {
+			c.w.mu.Unlock()
 			return
 		}
-		<-halted
+		h := make(chan struct{})
+		c.held = append(c.held, h)
+		c.w.mu.Unlock()
+		<-h
 	}
 }
 
