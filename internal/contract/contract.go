@@ -40,22 +40,25 @@ func Run(t *testing.T, number string) {
 	t.Helper()
 	ch := chapterOf(t, number)
 	t.Run("virtual", func(t *testing.T) {
-		each(t, ch, "virtual", func(t *testing.T, try func(Rig)) {
-			sim.Run(t, func(w *sim.World) { try(newVirtual(w)) })
+		each(t, ch, "virtual", func(t *testing.T, try func(Rig)) string {
+			h := sim.Run(t, func(w *sim.World) { try(newVirtual(w)) })
+			return sim.Timeline(h, sim.Check(h), false)
 		})
 	})
 	t.Run("real", func(t *testing.T) {
 		server := newServer(t)
-		each(t, ch, "real", func(t *testing.T, try func(Rig)) {
+		each(t, ch, "real", func(t *testing.T, try func(Rig)) string {
 			rig := newReal(t, server)
 			defer rig.repair()
 			try(rig)
+			return ""
 		})
 	})
 }
 
-// each runs the promises of one chapter, each as a subtest with a rig of its own.
-func each(t *testing.T, ch chapter, backEnd string, withRig func(*testing.T, func(Rig))) {
+// each runs the promises of one chapter, each as a subtest with a rig of its own. withRig returns the timeline of what
+// happened, if there is one: it stands under a complaint.
+func each(t *testing.T, ch chapter, backEnd string, withRig func(*testing.T, func(Rig)) string) {
 	for _, p := range promises() {
 		if p.since > ch.Number() || p.on != "" && p.on != backEnd {
 			continue
@@ -67,13 +70,13 @@ func each(t *testing.T, ch chapter, backEnd string, withRig func(*testing.T, fun
 		}
 		t.Run(name, func(t *testing.T) {
 			tr := &trial{ch: ch}
-			withRig(t, func(r Rig) {
+			happened := withRig(t, func(r Rig) {
 				tr.Rig = r
 				defer tr.end()
 				p.keep(tr)
 			})
 			if complaint := compare(declared, tr.violations()); complaint != "" {
-				t.Errorf("%s: %s\n%s", ch.Dir, complaint, tr.details())
+				t.Errorf("%s: %s\n%s\n%s", ch.Dir, complaint, tr.details(), happened)
 			}
 		})
 	}
