@@ -117,6 +117,35 @@ func TestExtendShorter(t *testing.T) {
 	})
 }
 
+// W2: an Extend to more that fails changes nothing. The renewals go on as often as the lease that is left needs.
+func TestFailedLengtheningChangesNothing(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		s.node.Refuse("LOADING Redis is loading the dataset in memory")
+		require.Error(t, s.k.Extend(ctx, time.Hour))
+		s.node.Accept()
+		s.At(time.Minute)
+		require.NoError(t, s.k.Context().Err())
+		require.LessOrEqual(t, s.node.TTL(at), lease)
+	})
+}
+
+// W2: after a request of unknown outcome the lease counts as short, so the renewals must come as often as a short one needs.
+func TestLengtheningAfterAnUnknownOutcomeIsKept(t *testing.T) {
+	stage(t, func(s *scene) {
+		late := s.a.DeliverLate(wire.Extends) // the renewal at 10s
+		s.At(12 * time.Second)
+		require.True(t, late.Caught())
+		require.NoError(t, s.k.Extend(ctx, time.Hour))
+		s.At(5 * time.Minute)
+		require.NoError(t, s.k.Context().Err())
+		late.Deliver() // and now it shortens the lease to 30s
+		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at))
+		s.At(10 * time.Minute)
+		require.NoError(t, s.k.Context().Err())
+	})
+}
+
 // A shorter lease counts as shorter even if nobody knows whether the request arrived.
 func TestUnknownShorteningShortensTheDeadline(t *testing.T) {
 	stage(t, func(s *scene) {
@@ -151,6 +180,56 @@ func TestUnlockWhileARenewalHangs(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, s.k.Unlock(ctx))
 		require.Zero(t, time.Since(start))
+		require.Empty(t, s.node.Value(at))
+	})
+}
+
+// An Unlock does not wait for an Extend that hangs either, however long a request may take.
+func TestUnlockWhileAnExtendHangs(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		late := s.a.DeliverLate(wire.Extends)
+		var err error
+		s.a.Do(func() { err = s.k.Extend(ctx, lease) })
+		s.At(2 * time.Second)
+		require.True(t, late.Caught())
+		start := time.Now()
+		require.NoError(t, s.k.Unlock(ctx))
+		require.Zero(t, time.Since(start))
+		require.Empty(t, s.node.Value(at))
+		s.At(3 * time.Second)
+		require.ErrorIs(t, err, watchdog.ErrNotHeld)
+	}, watchdog.WithRequestTimeout(15*time.Second))
+}
+
+// R4: an Unlock whose ctx ended could not say how it went on. The next one can.
+func TestNextUnlockKnowsTheOutcome(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		s.node.Hang()
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.k.Unlock(short), context.DeadlineExceeded)
+		s.node.Resume()
+		s.At(2 * time.Second)
+		require.Empty(t, s.node.Value(at), "the request went on")
+		require.NoError(t, s.k.Unlock(ctx))
+		require.ErrorIs(t, s.k.Unlock(ctx), watchdog.ErrNotHeld)
+	})
+}
+
+// R4: if nobody knows how it went on, the next Unlock asks again, and does not repeat an old error.
+func TestNextUnlockAsksAgain(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		s.a.Cut()
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.k.Unlock(short), context.DeadlineExceeded)
+		s.At(10 * time.Second)
+		s.a.Heal()
+		require.NotEmpty(t, s.node.Value(at))
+		require.NoError(t, s.k.Unlock(ctx))
 		require.Empty(t, s.node.Value(at))
 	})
 }

@@ -32,6 +32,7 @@ import (
 	mathrand "math/rand/v2"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -130,8 +131,10 @@ type Lock struct {
 	kept    chan struct{} // closed when the renewer has ended
 	turn    chan struct{} // one request at a time, so that the server sees them in our order
 
-	released bool // a definite answer to an Unlock has come; guarded by turn, like resent
+	released bool // a definite answer to an Unlock has come; guarded by turn, like resent and answer
 	resent   bool // an Unlock went out whose reply never came
+	answer   error
+	told     atomic.Bool // a caller has got the answer
 
 	mu      sync.Mutex    // guards all below
 	until   time.Time     // the key can't expire before this
@@ -249,7 +252,7 @@ func (k *Lock) keep() {
 func (k *Lock) schedule(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	pause := k.locker.interval(k.ttl)
+	pause := k.locker.interval(min(k.ttl, k.late))
 	if err != nil {
 		pause /= 10
 	}
@@ -258,7 +261,7 @@ func (k *Lock) schedule(err error) {
 
 // Extend makes the lease last for ttl from now, which may be shorter than before; later renewals use the same ttl. It
 // returns ErrNotHeld if the lease is lost, and a Redis error if the outcome is unknown. It never
-// leaves a lease that counts as longer than it is.
+// leaves a lease that counts as longer than it is: a shorter ttl counts at once, a longer one when it has succeeded.
 func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if k == nil {
 		return ErrNotHeld
@@ -266,8 +269,14 @@ func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := k.locker.check(ctx, k.key, ttl); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(k.ctx, cancel)() // an Unlock must not wait for it
 	err := k.extend(ctx, ttl)
 	k.schedule(err)
+	if err != nil && k.ctx.Err() != nil && !errors.Is(err, ErrNotHeld) {
+		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld)
+	}
 	return err
 }
 
@@ -284,10 +293,12 @@ func (k *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	}
 	sent := time.Now()
 	k.mu.Lock()
-	if ttl > 0 {
-		k.ttl = ttl
+	if ttl == 0 {
+		ttl = k.ttl
 	}
-	ttl = min(k.ttl, k.holdEnd.Sub(sent))            // the key ends with the hold
+	wanted := ttl
+	k.ttl = min(k.ttl, wanted)                       // a longer one counts once it has succeeded
+	ttl = min(wanted, k.holdEnd.Sub(sent))           // the key ends with the hold
 	k.lasts(earlier(k.until, k.deadline(sent, ttl))) // a shorter lease is shorter now, whatever comes back
 	k.mu.Unlock()
 	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", extendScript, 1, redisKey(k.key), k.token, ttl.Milliseconds())}
@@ -305,6 +316,7 @@ func (k *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	}
 	switch done, _ := cmd.Int(); done {
 	case 1:
+		k.ttl = wanted
 		k.lasts(k.deadline(sent, ttl))
 		return nil
 	case 0:
@@ -343,8 +355,8 @@ func (k *Lock) lose(why error) error {
 // Unlock frees the lock, after it has ended the renewal. It returns nil if this acquisition owned the key until now,
 // ErrExpired or ErrStolen if it no longer did, and a Redis or context error if the outcome is unknown: then it may be
 // called again. It works on a ctx that is done, for "defer k.Unlock(ctx)", within two seconds of its own; if ctx ends
-// meanwhile, Unlock returns soon and the request goes on. A second call, and a call on a nil Lock, return ErrNotHeld and send
-// nothing.
+// meanwhile, Unlock returns soon and the request goes on: the next call says how it ended. Once a call has returned nil
+// or ErrNotHeld, each further one, like a call on a nil Lock, returns ErrNotHeld and sends nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
 	if k == nil {
 		return ErrNotHeld
@@ -360,12 +372,12 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	}
 	select {
 	case err := <-done:
-		return err
+		return k.tell(err)
 	case <-given:
 	}
 	select {
 	case err := <-done:
-		return err
+		return k.tell(err)
 	case <-time.After(unlockGrace): // the answer is worth a moment's wait
 		return fmt.Errorf("unlock %q: outcome unknown: %w", k.key, ctx.Err())
 	}
@@ -382,12 +394,22 @@ func (k *Lock) free(ctx context.Context) error {
 		return fmt.Errorf("unlock %q: %w", k.key, ctx.Err())
 	}
 	if k.released {
-		return ErrNotHeld
+		return k.answer
 	}
 	err := k.release(ctx)
-	k.released = err == nil || errors.Is(err, ErrNotHeld)
+	k.released, k.answer = definite(err), err
 	return err
 }
+
+// tell gives a definite answer to one caller: the first that is still there when it comes. Others are too late.
+func (k *Lock) tell(err error) error {
+	if definite(err) && k.told.Swap(true) {
+		return ErrNotHeld
+	}
+	return err
+}
+
+func definite(err error) bool { return err == nil || errors.Is(err, ErrNotHeld) }
 
 // release sends one compare-and-delete.
 func (k *Lock) release(ctx context.Context) error {
@@ -573,7 +595,8 @@ func (l *Locker) check(ctx context.Context, key string, ttl time.Duration) error
 		return errors.New("lock: the key is empty")
 	case ttl < time.Millisecond:
 		return fmt.Errorf("lock %q: a ttl of %v is shorter than a millisecond", key, ttl)
-	case l.interval(ttl) <= 0 || l.timeout(ttl) <= 0 || l.interval(ttl)+l.timeout(ttl)+margin(ttl) > ttl:
+	case min(l.interval(ttl), l.timeout(ttl)) <= 0 || max(l.interval(ttl), l.timeout(ttl)) > ttl ||
+		l.interval(ttl)+l.timeout(ttl)+margin(ttl) > ttl:
 		return fmt.Errorf("lock %q: a ttl of %v is too short to renew it every %v with requests of up to %v: "+
 			"both and a margin of %v have to fit into it", key, ttl, l.interval(ttl), l.timeout(ttl), margin(ttl))
 	case l.maxHold < 0 || l.maxHold > 0 && l.maxHold < ttl:

@@ -3,6 +3,7 @@ package watchdog_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -199,6 +200,8 @@ func TestImpossibleConfiguration(t *testing.T) {
 			"renews too late":      watchdog.WithRenewEvery(lease),
 			"waits too long":       watchdog.WithRequestTimeout(25 * time.Second),
 			"never renews":         watchdog.WithRenewEvery(-time.Second),
+			"renews in 292 years":  watchdog.WithRenewEvery(math.MaxInt64), // the sum overflows
+			"waits 292 years":      watchdog.WithRequestTimeout(math.MaxInt64),
 			"may not hold so long": watchdog.WithMaxHold(time.Second),
 		} {
 			_, err := watchdog.New(a.Redis(), opt).TryLock(ctx, "order:1", lease)
