@@ -27,6 +27,7 @@ func TestContextEndsBeforeTheKey(t *testing.T) {
 				require.NoError(t, s.k.Context().Err(), "it is still sure of its lease")
 				s.At(39999 * time.Millisecond)
 				lost(t, s.k, nil)
+				require.NotContains(t, context.Cause(s.k.Context()).Error(), "nil", "it says what kept it")
 				require.NotEmpty(t, s.node.Value(at), "the key is still there")
 			})
 		})
@@ -166,6 +167,85 @@ func TestLateShorteningIsExpected(t *testing.T) {
 		late.Deliver()
 		require.Equal(t, 5*time.Second, s.node.TTL(at))
 		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at))
+	})
+}
+
+// A longer request that may be late as well does not hide the shorter one.
+func TestLateShorteningIsNotForgotten(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		late := s.a.DeliverLate(wire.Extends)
+		require.Error(t, s.k.Extend(ctx, 5*time.Second))
+		s.a.DeliverLate(wire.Extends)
+		require.Error(t, s.k.Extend(ctx, time.Minute))
+		require.NoError(t, s.k.Extend(ctx, time.Minute))
+		late.Deliver()
+		require.Equal(t, 5*time.Second, s.node.TTL(at))
+		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at))
+	})
+}
+
+// A shortening that Redis refuses costs nothing: the renewals come as often as the short lease needs, and nothing is late.
+func TestRefusedShorteningCostsNothing(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		s.node.Refuse("LOADING Redis is loading the dataset in memory")
+		require.Error(t, s.k.Extend(ctx, 600*time.Millisecond))
+		s.node.Accept()
+		s.At(10 * time.Second)
+		require.NoError(t, s.k.Context().Err())
+		require.NoError(t, s.k.Extend(ctx, time.Hour))
+		require.Greater(t, time.Until(s.k.Until()), 59*time.Minute)
+	})
+}
+
+// The requests of one lease go out one after the other, so that Redis ends with the ttl that the lease counts with.
+func TestOneRequestAtATime(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		late := s.a.DeliverLate(wire.Extends)
+		var first, second error
+		s.a.Do(func() { first = s.k.Extend(ctx, 5*time.Second) })
+		s.At(1200 * time.Millisecond)
+		s.a.Then(func() { second = s.k.Extend(ctx, time.Minute) })
+		s.At(1400 * time.Millisecond)
+		require.LessOrEqual(t, s.node.TTL(at), lease, "the second waits for the first")
+		late.Deliver()
+		s.At(1600 * time.Millisecond)
+		require.NoError(t, first)
+		require.NoError(t, second)
+		require.Greater(t, s.node.TTL(at), 59*time.Second)
+		require.LessOrEqual(t, time.Until(s.k.Until()), s.node.TTL(at))
+	})
+}
+
+// A2: an acquisition that took too long is taken back once its request is no longer on its way, not before.
+func TestLateAcquisitionIsTakenBack(t *testing.T) {
+	stage(t, func(s *scene) {
+		late := s.a.DeliverLate(wire.Acquires)
+		var err error
+		s.a.Do(func() { _, err = s.locker.TryLock(ctx, "order:2", lease) })
+		s.At(1500 * time.Millisecond)
+		require.ErrorContains(t, err, "no answer within 1s")
+		s.At(2 * time.Second)
+		late.Deliver()
+		s.At(3 * time.Second)
+		require.Empty(t, s.node.Value("lock:order:2"))
+	})
+}
+
+// R3: a ctx that has ended before says nothing about how long an Unlock may take.
+func TestUnlockOnAnEndedContextWaitsForItsAnswer(t *testing.T) {
+	stage(t, func(s *scene) {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		late := s.a.DeliverLate(wire.Releases)
+		err := context.Canceled
+		s.a.Do(func() { err = s.k.Unlock(ended) })
+		s.At(500 * time.Millisecond)
+		late.Deliver()
+		s.At(time.Second)
+		require.NoError(t, err)
 	})
 }
 

@@ -225,6 +225,9 @@ func TestDoTellsTheWork(t *testing.T) {
 			return broken
 		})
 		require.Equal(t, 11*time.Second, s.Now())
+		var after context.Context
+		require.NoError(t, s.locker.Do(ctx, "order:3", lease, func(work context.Context) error { after = work; return nil }))
+		require.Error(t, after.Err(), "what the work has left running ends with it")
 		for _, want := range []error{broken, watchdog.ErrLockLost, watchdog.ErrExpired} {
 			require.ErrorIs(t, err, want)
 		}
