@@ -122,25 +122,40 @@ func New(rdb redis.UniversalClient, opts ...Option) *Locker {
 type Lock struct {
 	locker     *Locker
 	key, token string
+	lease      *lease
+
+	turn     chan struct{} // one release at a time, and what it guards:
+	released bool          // a definite answer to an Unlock has come
+	resent   bool          // an Unlock went out whose reply never came
+	answer   error
+	told     atomic.Bool // a caller has got the answer
+}
+
+// lease is how long a Lock may count on its key: what the renewer keeps alive, and what ends when it can't.
+type lease struct {
+	locker     *Locker
+	key, token string
 
 	ctx     context.Context // ends when the lease does
 	end     context.CancelCauseFunc
+	kept    chan struct{}  // closed when the renewer has ended
+	extends chan extension // Extends on their way to the renewer
+
 	holdEnd time.Time     // the lease is not renewed beyond this
-	renewal *time.Timer   // when the renewer renews next
-	expiry  *time.Timer   // ends ctx at until, even while a renewal hangs
-	kept    chan struct{} // closed when the renewer has ended
-	turn    chan struct{} // one request at a time, so that the server sees them in our order
-
-	released bool // a definite answer to an Unlock has come; guarded by turn, like resent and answer
-	resent   bool // an Unlock went out whose reply never came
-	answer   error
-	told     atomic.Bool // a caller has got the answer
-
-	mu      sync.Mutex    // guards all below
-	until   time.Time     // the key can't expire before this
-	ttl     time.Duration // of the next renewal
+	ttl     time.Duration // of the next renewal; only the renewer uses it, and late
 	late    time.Duration // the shortest ttl of a request that may still reach the server
-	trouble error         // why the last renewal failed
+
+	mu      sync.Mutex  // guards all below
+	until   time.Time   // the key can't expire before this
+	expiry  *time.Timer // ends ctx at until, even while a renewal hangs
+	trouble error       // why the last renewal failed
+}
+
+// extension is one call of Extend.
+type extension struct {
+	ctx  context.Context
+	ttl  time.Duration
+	done chan error
 }
 
 // TryLock makes one attempt to take the lock for ttl. It returns ErrNotAcquired if somebody else holds it.
@@ -181,7 +196,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, 0, err
 	}
-	k := &Lock{locker: l, key: key, token: token, ttl: ttl, turn: make(chan struct{}, 1)}
+	k := &Lock{locker: l, key: key, token: token, turn: make(chan struct{}, 1)}
+	k.lease = &lease{locker: l, key: key, token: token, ttl: ttl, late: forever}
 	sent := time.Now() // the lease is counted from here: the server can't have started any earlier
 	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", acquireScript, 1, redisKey(key), token, ttl.Milliseconds())}
 	finished, err := l.send(ctx, l.timeout(ttl), cmd)
@@ -190,7 +206,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 			// PTTL rounds down, and answers -1 for a key without a TTL: then nobody knows how long it will stay.
 			return nil, time.Duration(remaining+1) * time.Millisecond, ErrNotAcquired
 		}
-		err = k.hold(ctx, sent)
+		err = k.lease.begin(ctx, sent)
 	}
 	if err != nil {
 		// The request may have been executed, or may be still on its way. Left alone, the key would block
@@ -208,55 +224,55 @@ func (k *Lock) abandon(finished <-chan struct{}) {
 	_ = k.free(context.Background())
 }
 
-// hold starts the lease: its deadline, its context, its renewer. The caller's ctx bounded the waiting; the lease takes
+// begin starts the lease: its deadline, its context, its renewer. The caller's ctx bounded the waiting; the lease takes
 // only its values.
-func (k *Lock) hold(ctx context.Context, sent time.Time) error {
-	k.late, k.holdEnd = forever, sent.Add(forever)
-	if k.locker.maxHold > 0 {
-		k.holdEnd = sent.Add(k.locker.maxHold)
+func (h *lease) begin(ctx context.Context, sent time.Time) error {
+	h.holdEnd = sent.Add(forever)
+	if h.locker.maxHold > 0 {
+		h.holdEnd = sent.Add(h.locker.maxHold)
 	}
-	k.until = k.deadline(sent, k.ttl)
-	if !time.Now().Before(k.until) {
+	h.until = h.deadline(sent, h.ttl)
+	if !time.Now().Before(h.until) {
 		return errors.New("the answer came after the lease")
 	}
-	k.ctx, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	k.kept = make(chan struct{})
-	k.renewal = time.NewTimer(k.locker.interval(k.ttl))
-	k.expiry = time.AfterFunc(time.Until(k.until), k.expire)
-	go k.keep()
+	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.kept, h.extends = make(chan struct{}), make(chan extension)
+	h.expiry = time.AfterFunc(time.Until(h.until), h.expire)
+	go h.keep()
 	return nil
 }
 
 // deadline says until when a request that was sent at sent, and succeeded, keeps the lease. The margin is for two clocks
 // that don't run equally fast, and for the time it takes to stop working.
-func (k *Lock) deadline(sent time.Time, ttl time.Duration) time.Time {
-	ttl = min(ttl, k.late).Truncate(time.Millisecond)
-	return earlier(k.holdEnd, sent.Add(ttl-margin(ttl)))
+func (h *lease) deadline(sent time.Time, ttl time.Duration) time.Time {
+	ttl = min(ttl, h.late).Truncate(time.Millisecond)
+	return sent.Add(ttl - margin(ttl))
 }
 
-// keep renews the lease until it ends.
-func (k *Lock) keep() {
-	defer close(k.kept)
+// keep renews the lease until it ends. It alone sends, Extends too, so that the server sees all requests in our order.
+func (h *lease) keep() {
+	defer close(h.kept)
+	next := time.Now().Add(h.locker.interval(h.ttl))
 	for {
+		var err error
 		select {
-		case <-k.renewal.C:
-			k.schedule(k.extend(k.ctx, 0))
-		case <-k.ctx.Done():
-			k.renewal.Stop()
+		case <-time.After(time.Until(next)):
+			err = h.extend(h.ctx, h.ttl)
+		case e := <-h.extends:
+			err = h.extend(e.ctx, e.ttl)
+			e.done <- err
+		case <-h.ctx.Done():
 			return
 		}
+		pause := h.locker.interval(min(h.ttl, h.late))
+		if err != nil {
+			pause /= 10 // an error is not a loss: the lease runs on, so it tries again, soon
+		}
+		now := time.Now()
+		if again := now.Add(pause); err == nil || !next.After(now) || again.Before(next) {
+			next = again
+		}
 	}
-}
-
-// schedule sets the time of the next renewal. An error is not a loss: the lease runs on, so it tries again, soon.
-func (k *Lock) schedule(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	pause := k.locker.interval(min(k.ttl, k.late))
-	if err != nil {
-		pause /= 10
-	}
-	k.renewal.Reset(pause)
 }
 
 // Extend makes the lease last for ttl from now, which may be shorter than before; later renewals use the same ttl. It
@@ -269,87 +285,77 @@ func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := k.locker.check(ctx, k.key, ttl); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(k.ctx, cancel)() // an Unlock must not wait for it
-	err := k.extend(ctx, ttl)
-	k.schedule(err)
-	if err != nil && k.ctx.Err() != nil && !errors.Is(err, ErrNotHeld) {
-		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld)
-	}
-	return err
-}
-
-// extend sends one compare-and-PEXPIRE, with the ttl of the last one if ttl is 0.
-func (k *Lock) extend(ctx context.Context, ttl time.Duration) error {
+	e := extension{ctx, ttl, make(chan error, 1)}
 	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
+	case k.lease.extends <- e:
+		return <-e.done
+	case <-k.lease.ctx.Done():
+		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld)
 	case <-ctx.Done():
 		return fmt.Errorf("extend %q: %w", k.key, ctx.Err())
 	}
-	if k.ctx.Err() != nil {
-		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld)
+}
+
+// extend sends one compare-and-PEXPIRE, and gives up when the lease ends: an Unlock must not wait for it.
+func (h *lease) extend(ctx context.Context, ttl time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.ctx, cancel)()
+	sent, wanted := time.Now(), ttl
+	ttl = min(wanted, h.holdEnd.Sub(sent)) // the key ends with the hold
+	h.ttl = min(h.ttl, wanted)             // a longer one counts once it has succeeded
+	h.mu.Lock()
+	h.lasts(earlier(h.until, h.deadline(sent, ttl))) // a shorter lease is shorter now, whatever comes back
+	h.mu.Unlock()
+	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", extendScript, 1, redisKey(h.key), h.token, ttl.Milliseconds())}
+	_, err := h.locker.send(ctx, h.locker.timeout(ttl), cmd)
+	if err != nil && !answered(err) {
+		h.late = min(h.late, ttl) // it may reach the server yet, even after a later one
 	}
-	sent := time.Now()
-	k.mu.Lock()
-	if ttl == 0 {
-		ttl = k.ttl
-	}
-	wanted := ttl
-	k.ttl = min(k.ttl, wanted)                       // a longer one counts once it has succeeded
-	ttl = min(wanted, k.holdEnd.Sub(sent))           // the key ends with the hold
-	k.lasts(earlier(k.until, k.deadline(sent, ttl))) // a shorter lease is shorter now, whatever comes back
-	k.mu.Unlock()
-	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", extendScript, 1, redisKey(k.key), k.token, ttl.Milliseconds())}
-	_, err := k.locker.send(ctx, k.locker.timeout(ttl), cmd)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch k.trouble = err; {
-	case err != nil && !answered(err):
-		k.late = min(k.late, ttl) // it may reach the server yet, even after a later one
-		fallthrough
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.trouble = err; {
+	case h.ctx.Err() != nil:
+		return fmt.Errorf("extend %q: %w", h.key, ErrNotHeld) // its end came first, and the holder knows
 	case err != nil:
-		return fmt.Errorf("extend %q: %w", k.key, err)
-	case k.ctx.Err() != nil:
-		return fmt.Errorf("extend %q: %w", k.key, ErrNotHeld) // the deadline came first, and the holder knows
+		return fmt.Errorf("extend %q: %w", h.key, err)
 	}
 	switch done, _ := cmd.Int(); done {
 	case 1:
-		k.ttl = wanted
-		k.lasts(k.deadline(sent, ttl))
+		h.ttl = wanted
+		h.lasts(h.deadline(sent, ttl))
 		return nil
 	case 0:
-		return k.lose(ErrExpired)
+		return h.lose(ErrExpired)
 	default:
-		return k.lose(ErrStolen)
+		return h.lose(ErrStolen)
 	}
 }
 
 // lasts sets the deadline.
-func (k *Lock) lasts(until time.Time) {
-	k.until = until
-	k.expiry.Reset(time.Until(until))
+func (h *lease) lasts(until time.Time) {
+	h.until = until
+	h.expiry.Reset(time.Until(until))
 }
 
 // expire ends the lease at its deadline. A timer that fires although the deadline has moved finds that out here.
-func (k *Lock) expire() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (h *lease) expire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
-	case time.Now().Before(k.until):
-	case time.Until(k.holdEnd) <= margin(k.ttl):
-		_ = k.lose(fmt.Errorf("held for the longest time allowed, %v", k.locker.maxHold))
+	case time.Now().Before(h.until):
+	case h.until.Add(margin(h.locker.maxHold)).After(h.holdEnd):
+		_ = h.lose(fmt.Errorf("held for the longest time allowed, %v", h.locker.maxHold))
 	default:
-		_ = k.lose(fmt.Errorf("not renewed in time: %v", k.trouble))
+		_ = h.lose(fmt.Errorf("not renewed in time: %v", h.trouble))
 	}
 }
 
 // lose tells the holder. It is final: a renewal that succeeds after this changes nothing.
-func (k *Lock) lose(why error) error {
-	k.end(fmt.Errorf("%w: %w", ErrLockLost, why))
-	k.expiry.Stop()
-	return fmt.Errorf("extend %q: %w", k.key, why)
+func (h *lease) lose(why error) error {
+	h.end(fmt.Errorf("%w: %w", ErrLockLost, why))
+	h.expiry.Stop()
+	return fmt.Errorf("extend %q: %w", h.key, why)
 }
 
 // Unlock frees the lock, after it has ended the renewal. It returns nil if this acquisition owned the key until now,
@@ -361,9 +367,9 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	if k == nil {
 		return ErrNotHeld
 	}
-	k.end(nil)
-	k.expiry.Stop()
-	<-k.kept // a renewal that came after the release would find nothing, or hide what the release finds
+	k.lease.end(nil)
+	k.lease.expiry.Stop()
+	<-k.lease.kept // a renewal that came after the release would find nothing, or hide what the release finds
 	done := make(chan error, 1)
 	go func() { done <- k.free(ctx) }()
 	var given <-chan struct{}
@@ -439,15 +445,15 @@ func (k *Lock) Token() string { return k.token }
 
 // Until returns when the lease ends, by this process's clock, unless it is renewed before. The key lives longer than that.
 func (k *Lock) Until() time.Time {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.until
+	k.lease.mu.Lock()
+	defer k.lease.mu.Unlock()
+	return k.lease.until
 }
 
 // Context ends when the lease does: with a cause that matches ErrLockLost if the lease is lost or can't be guaranteed any
 // longer, and with context.Canceled after Unlock. Work under the lock should run under this context. It has
 // the values of the ctx with which the lock was acquired, and neither its deadline nor its cancellation.
-func (k *Lock) Context() context.Context { return k.ctx }
+func (k *Lock) Context() context.Context { return k.lease.ctx }
 
 // Do runs fn while it holds the lock, and unlocks when fn returns, panics or calls runtime.Goexit. The context of fn
 // ends with ctx or with the lease, whichever is first. Do returns fn's error and Unlock's, joined, and ErrLockLost
