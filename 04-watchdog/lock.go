@@ -141,14 +141,14 @@ type lease struct {
 	kept    chan struct{}  // closed when the renewer has ended
 	extends chan extension // Extends on their way to the renewer
 
-	holdEnd time.Time     // the lease is not renewed beyond this
-	ttl     time.Duration // of the next renewal; only the renewer uses it, and late
-	late    time.Duration // the shortest ttl of a request that may still reach the server
+	holdEnd time.Time // the lease is not renewed beyond this
 
-	mu      sync.Mutex  // guards all below
-	until   time.Time   // the key can't expire before this
-	expiry  *time.Timer // ends ctx at until, even while a renewal hangs
-	trouble error       // why the last renewal failed
+	mu      sync.Mutex    // guards all below
+	ttl     time.Duration // of the next renewal
+	late    time.Duration // the shortest ttl of a request that may still reach the server
+	until   time.Time     // the key can't expire before this
+	expiry  *time.Timer   // ends ctx at until, even while a renewal hangs
+	trouble error         // why the last renewal failed
 }
 
 // extension is one call of Extend.
@@ -252,19 +252,19 @@ func (h *lease) deadline(sent time.Time, ttl time.Duration) time.Time {
 // keep renews the lease until it ends. It alone sends, Extends too, so that the server sees all requests in our order.
 func (h *lease) keep() {
 	defer close(h.kept)
-	next := time.Now().Add(h.locker.interval(h.ttl))
+	next := time.Now().Add(h.pause())
 	for {
 		var err error
 		select {
 		case <-time.After(time.Until(next)):
-			err = h.extend(h.ctx, h.ttl)
+			err = h.extend(h.ctx, 0)
 		case e := <-h.extends:
 			err = h.extend(e.ctx, e.ttl)
 			e.done <- err
 		case <-h.ctx.Done():
 			return
 		}
-		pause := h.locker.interval(min(h.ttl, h.late))
+		pause := h.pause()
 		if err != nil {
 			pause /= 10 // an error is not a loss: the lease runs on, so it tries again, soon
 		}
@@ -273,6 +273,13 @@ func (h *lease) keep() {
 			next = again
 		}
 	}
+}
+
+// pause is the time between renewals.
+func (h *lease) pause() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.locker.interval(min(h.ttl, h.late))
 }
 
 // Extend makes the lease last for ttl from now, which may be shorter than before; later renewals use the same ttl. It
@@ -296,24 +303,33 @@ func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// extend sends one compare-and-PEXPIRE, and gives up when the lease ends: an Unlock must not wait for it.
+// extend sends one compare-and-PEXPIRE, with the ttl of the last one if ttl is 0. It gives up when the lease ends: an Unlock
+// must not wait for it.
 func (h *lease) extend(ctx context.Context, ttl time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()
-	sent, wanted := time.Now(), ttl
-	ttl = min(wanted, h.holdEnd.Sub(sent)) // the key ends with the hold
-	h.ttl = min(h.ttl, wanted)             // a longer one counts once it has succeeded
+	sent := time.Now()
 	h.mu.Lock()
+	if h.ctx.Err() != nil {
+		h.mu.Unlock()
+		return fmt.Errorf("extend %q: %w", h.key, ErrNotHeld)
+	}
+	if ttl == 0 {
+		ttl = h.ttl
+	}
+	wanted := ttl
+	h.ttl = min(h.ttl, wanted)                       // a longer one counts once it has succeeded
+	ttl = min(wanted, h.holdEnd.Sub(sent))           // the key ends with the hold
 	h.lasts(earlier(h.until, h.deadline(sent, ttl))) // a shorter lease is shorter now, whatever comes back
 	h.mu.Unlock()
 	cmd := &once{Cmd: redis.NewCmd(ctx, "EVAL", extendScript, 1, redisKey(h.key), h.token, ttl.Milliseconds())}
 	_, err := h.locker.send(ctx, h.locker.timeout(ttl), cmd)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if err != nil && !answered(err) {
 		h.late = min(h.late, ttl) // it may reach the server yet, even after a later one
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	switch h.trouble = err; {
 	case h.ctx.Err() != nil:
 		return fmt.Errorf("extend %q: %w", h.key, ErrNotHeld) // its end came first, and the holder knows

@@ -11,6 +11,7 @@ import (
 	setnxpx "example.com/redislock/02-set-nx-px"
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
+	reentrant "example.com/redislock/05-reentrant"
 	"example.com/redislock/internal/story"
 )
 
@@ -65,6 +66,16 @@ var extras = map[string]chapter{
 		do:         func(rdb redis.UniversalClient) doer { return watchdog.New(rdb) },
 		background: true,
 		shortest:   500 * time.Millisecond, // a request may take a quarter of it, and machines are slow at times
+	},
+	"05": {
+		nilLocker: []call{locking((*reentrant.Locker)(nil).TryLock), locking((*reentrant.Locker)(nil).Lock)},
+		nilUnlock: (*reentrant.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(reentrant.New(rdb, reentrant.WithBackoff(first, longest)).Lock)
+		},
+		do:         func(rdb redis.UniversalClient) doer { return reentrant.New(rdb) },
+		background: true,
+		shortest:   500 * time.Millisecond,
 	},
 }
 

@@ -192,7 +192,7 @@ func (c *checker) fault(e Event) (Verdict, string) {
 		c.frozen[e.Client] = true
 	case thaws:
 		delete(c.frozen, e.Client)
-	case restartsEmpty:
+	case restartsEmpty, failsOver:
 		maps.DeleteFunc(c.keys, func(at place, _ held) bool { return at.node == e.Node })
 	case isSet:
 		c.own(place{e.Node, e.Key}, e)

@@ -71,6 +71,7 @@ func (n *Node) TTL(key string) time.Duration {
 const (
 	isSet         = "set"
 	restartsEmpty = "restarts empty"
+	failsOver     = "dies, and its empty replica is promoted"
 )
 
 // stranger owns what was put at a node behind everybody's back.
@@ -147,6 +148,14 @@ func (n *Node) Restart(withData bool) {
 	if !withData {
 		text = restartsEmpty
 	}
+	n.replace(text, withData)
+}
+
+// FailOver ends the node and puts its replica in its place, which has seen none of its keys: replication is asynchronous, and
+// nothing had arrived when the node died. Clients reach the replica as they reached the node, through a Sentinel for instance.
+func (n *Node) FailOver() { n.replace(failsOver, false) }
+
+func (n *Node) replace(text string, withData bool) {
 	n.set(text, func() {
 		n.down, n.hung, n.backlog = false, false, nil
 		n.w.breakLinks(n)

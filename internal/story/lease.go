@@ -48,6 +48,28 @@ var HolderCutOff = Story{
 	Breaks: map[string]sim.Verdict{"01": sim.TwoHolders, "02": sim.TwoHolders, "03": sim.TwoHolders},
 }
 
+// Failover is what replication means for a lock: it is asynchronous, so the new primary may not have seen the key.
+var Failover = Story{
+	Claim: "Redis grants A the lock and dies before its replica has seen the key. The replica is promoted, and grants B the lock.",
+	Tell: func(s *Stage) {
+		a, b := s.Actor("A"), s.Actor("B")
+		a.TryLock("order:1", 30*time.Second)
+		s.At(2 * time.Second)
+		b.TryLock("order:1", 30*time.Second)
+		s.At(3 * time.Second)
+		s.Redis.FailOver()
+		s.At(5 * time.Second)
+		b.TryLock("order:1", 30*time.Second)
+		s.At(20 * time.Second)
+		a.Unlock()
+		s.At(25 * time.Second)
+		b.Unlock()
+	},
+	Breaks: map[string]sim.Verdict{
+		"01": sim.TwoHolders, "02": sim.TwoHolders, "03": sim.TwoHolders, "04": sim.TwoHolders, "05": sim.TwoHolders,
+	},
+}
+
 // HolderFrozen is what no lock can mend: a process that stands still can't be told anything.
 var HolderFrozen = Story{
 	Claim: "A has checked its lock and is about to write. It stands still for a minute, and then writes.",
@@ -72,7 +94,7 @@ var HolderFrozen = Story{
 		a.Thaw()
 		a.Unlock()
 	},
-	Breaks: map[string]sim.Verdict{"01": sim.StaleWrite, "02": sim.StaleWrite, "03": sim.StaleWrite, "04": sim.StaleWrite},
+	Breaks: map[string]sim.Verdict{"01": sim.StaleWrite, "02": sim.StaleWrite, "03": sim.StaleWrite, "04": sim.StaleWrite, "05": sim.StaleWrite},
 }
 
 // NestedLock is a function that holds the lock and calls one that takes it too.
@@ -87,6 +109,8 @@ var NestedLock = Story{
 		a.TryLock("order:1", 30*time.Second)
 		s.At(3 * time.Second)
 		a.Unlock()
+		s.At(3500 * time.Millisecond)
+		b.TryLock("order:1", 30*time.Second)
 		s.At(4 * time.Second)
 		a.Unlock()
 		s.At(5 * time.Second)

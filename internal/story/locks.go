@@ -12,6 +12,7 @@ import (
 	setnxpx "example.com/redislock/02-set-nx-px"
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
+	reentrant "example.com/redislock/05-reentrant"
 )
 
 // Lock is what the locks of all chapters have in common: one acquisition.
@@ -30,6 +31,9 @@ type Locker interface {
 type Chapter struct {
 	Dir string // the folder, such as "03-safe-release"
 	New func(redis.UniversalClient) Locker
+
+	// WithOwner marks a ctx as one owner's, from chapter 5 on.
+	WithOwner func(context.Context) context.Context
 
 	// The chapter's errors. ErrExpired and ErrStolen are ErrNotHeld where the chapter can't tell.
 	ErrNotAcquired, ErrNotHeld, ErrExpired, ErrStolen error
@@ -67,6 +71,14 @@ var Chapters = []Chapter{
 
 		ErrNotAcquired: watchdog.ErrNotAcquired, ErrNotHeld: watchdog.ErrNotHeld,
 		ErrExpired: watchdog.ErrExpired, ErrStolen: watchdog.ErrStolen,
+	}, {
+		Dir: "05-reentrant",
+		New: func(rdb redis.UniversalClient) Locker { return adapter[*reentrant.Lock]{reentrant.New(rdb)} },
+
+		WithOwner: reentrant.WithOwner,
+
+		ErrNotAcquired: reentrant.ErrNotAcquired, ErrNotHeld: reentrant.ErrNotHeld,
+		ErrExpired: reentrant.ErrExpired, ErrStolen: reentrant.ErrStolen,
 	},
 }
 

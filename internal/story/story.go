@@ -134,6 +134,7 @@ type Actor struct {
 	*sim.Client
 	stage  *Stage
 	locker Locker
+	ctx    context.Context
 	held   []Lock // the innermost last
 	seen   int    // what it last read
 
@@ -143,7 +144,11 @@ type Actor struct {
 // Actor enters the stage with a Redis client and a Locker of its own, like a process.
 func (s *Stage) Actor(name string) *Actor {
 	c := s.Client(name, s.Redis)
-	return &Actor{Client: c, stage: s, locker: s.chapter.New(c.Redis())}
+	a := &Actor{Client: c, stage: s, locker: s.chapter.New(c.Redis()), ctx: context.Background()}
+	if s.chapter.WithOwner != nil {
+		a.ctx = s.chapter.WithOwner(a.ctx)
+	}
+	return a
 }
 
 // Actors is several of them.
@@ -157,13 +162,13 @@ func (s *Stage) Actors(names ...string) []*Actor {
 
 // TryLock lets the actor try once, and begin its work if it gets the lock.
 func (a *Actor) TryLock(key string, ttl time.Duration) {
-	a.acquire("TryLock", key, ttl, func() (Lock, error) { return a.locker.TryLock(context.Background(), key, ttl) })
+	a.acquire("TryLock", key, ttl, func() (Lock, error) { return a.locker.TryLock(a.ctx, key, ttl) })
 }
 
 // Lock lets the actor wait for the lock, and begin its work when it gets it.
 func (a *Actor) Lock(key string, ttl, patience time.Duration) {
 	a.acquire("Lock", key, ttl, func() (Lock, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(a.ctx, patience)
 		defer cancel()
 		return a.locker.Lock(ctx, key, ttl)
 	})

@@ -18,6 +18,7 @@ func TestEveryStoryIsTheSameEveryTime(t *testing.T) {
 		"ReplyLostOnAcquire": ReplyLostOnAcquire, "ReplyLostOnRelease": ReplyLostOnRelease,
 		"StaleHolderUnlocks": StaleHolderUnlocks, "GetThenDelInterleaved": GetThenDelInterleaved,
 		"WorkOutlivesTTL": WorkOutlivesTTL, "HolderCutOff": HolderCutOff, "HolderFrozen": HolderFrozen, "NestedLock": NestedLock,
+		"Failover": Failover,
 	} {
 		for _, ch := range Chapters {
 			if ch.Number() == "00" && !s.Mutex {

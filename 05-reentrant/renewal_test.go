@@ -1,0 +1,288 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	reentrant "example.com/redislock/05-reentrant"
+	"example.com/redislock/internal/sim"
+)
+
+var ctx = context.Background()
+
+const (
+	lease = 30 * time.Second
+	at    = "lock:order:1"
+)
+
+// scene is one Redis, and A, who holds order:1 there.
+type scene struct {
+	*sim.World
+	node   *sim.Node
+	a      *sim.Client
+	locker *reentrant.Locker
+	k      *reentrant.Lock
+}
+
+// stage lets A take the lock at 0s, and f do the rest. Whoever still holds it in the end lets go.
+func stage(t *testing.T, f func(s *scene), opts ...reentrant.Option) *sim.History {
+	t.Helper()
+	return sim.Run(t, func(w *sim.World) {
+		s := &scene{World: w, node: w.Node("Redis")}
+		s.a = w.Client("A", s.node)
+		s.locker = reentrant.New(s.a.Redis(), opts...)
+		var err error
+		s.k, err = s.locker.TryLock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		w.AtEnd(func() { _ = s.k.Unlock(ctx) })
+		f(s)
+	})
+}
+
+// times lists when a command was executed, and how it was answered.
+func times(h *sim.History, name, reply string) (all []time.Duration) {
+	for _, e := range h.Events {
+		if e.Kind == sim.Command && e.Text == name && e.Reply == reply {
+			all = append(all, e.At)
+		}
+	}
+	return all
+}
+
+func lost(t *testing.T, k *reentrant.Lock, why error) {
+	t.Helper()
+	require.Error(t, k.Context().Err())
+	require.ErrorIs(t, context.Cause(k.Context()), reentrant.ErrLockLost)
+	if why != nil {
+		require.ErrorIs(t, context.Cause(k.Context()), why)
+	}
+}
+
+// W1: five hundred locks, each renewed every millisecond. None leaves a key or a goroutine, or says "lost".
+func TestRenewalEndsBeforeTheRelease(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		require.NoError(t, s.k.Unlock(ctx))
+		for range 500 {
+			k, err := s.locker.TryLock(ctx, "order:1", lease)
+			require.NoError(t, err)
+			time.Sleep(3500 * time.Microsecond) // virtual
+			require.NoError(t, k.Unlock(ctx))
+			require.Equal(t, context.Canceled, context.Cause(k.Context()))
+			require.Empty(t, s.node.Value(at))
+		}
+		time.Sleep(time.Minute) // virtual: nothing may renew now
+	}, reentrant.WithRenewEvery(time.Millisecond))
+	require.Len(t, times(h, "extend", "1"), 1500)
+	require.Empty(t, times(h, "extend", "0"))
+}
+
+// W2: a link that is cut for less than the lease costs nothing, and the renewal goes on.
+func TestShortCutCostsNothing(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(15 * time.Second)
+		s.a.Cut()
+		s.At(35 * time.Second)
+		s.a.Heal()
+		s.At(60 * time.Second)
+		require.NoError(t, s.k.Context().Err())
+		require.NoError(t, s.k.Unlock(ctx))
+	})
+}
+
+// W2: an error is no loss. Redis may answer with one for as long as the lease lasts.
+func TestRefusedRenewalIsNoLoss(t *testing.T) {
+	for _, answer := range []string{"LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.", "ERR anything"} {
+		t.Run(answer[:3], func(t *testing.T) {
+			stage(t, func(s *scene) {
+				s.At(9 * time.Second)
+				s.node.Refuse(answer)
+				s.At(25 * time.Second)
+				require.NoError(t, s.k.Context().Err())
+				s.node.Accept()
+				s.At(60 * time.Second)
+				require.NoError(t, s.k.Context().Err())
+			})
+		})
+	}
+}
+
+// W4: a key that is gone or another's is lost at the next renewal, for good, and the cause says which.
+func TestLossIsToldWithinOneInterval(t *testing.T) {
+	for name, c := range map[string]struct {
+		why    error
+		happen func(n *sim.Node)
+	}{
+		"deleted": {reentrant.ErrExpired, func(n *sim.Node) { n.Delete(at) }},
+		"stolen":  {reentrant.ErrStolen, func(n *sim.Node) { n.Set(at, "another's", time.Hour) }},
+		"emptied": {reentrant.ErrExpired, func(n *sim.Node) { n.Restart(false) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := stage(t, func(s *scene) {
+				s.At(11 * time.Second)
+				c.happen(s.node)
+				s.At(20*time.Second + time.Millisecond)
+				lost(t, s.k, c.why)
+				require.ErrorIs(t, s.k.Extend(ctx, lease), reentrant.ErrNotHeld)
+				require.ErrorIs(t, s.k.Unlock(ctx), c.why)
+				if name == "stolen" {
+					require.Equal(t, "another's", s.node.Value(at))
+				}
+			})
+			require.Len(t, times(h, "extend", "1"), 1, "it is not renewed any more")
+		})
+	}
+}
+
+// W6: an Extend to nothing is refused before it is sent.
+func TestExtendToNothing(t *testing.T) {
+	stage(t, func(s *scene) {
+		for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond} {
+			require.Error(t, s.k.Extend(ctx, ttl))
+		}
+		require.Contains(t, s.node.Value(at), s.k.Token())
+		require.Equal(t, lease, s.node.TTL(at))
+	})
+}
+
+// W7: the ctx that bounded the waiting does not bound the lease.
+func TestAcquireContextDoesNotBoundTheLease(t *testing.T) {
+	type name struct{}
+	stage(t, func(s *scene) {
+		acquire, cancel := context.WithTimeout(context.WithValue(ctx, name{}, "A"), time.Second)
+		k, err := s.locker.Lock(acquire, "order:2", lease)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, k.Unlock(ctx)) }()
+		cancel()
+		s.At(2 * time.Minute)
+		require.NoError(t, k.Context().Err())
+		require.Equal(t, "A", k.Context().Value(name{}))
+	})
+}
+
+// W7: a holder that hangs holds for as long as it may, and its key ends with it.
+func TestMaxHold(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(69 * time.Second)
+		require.NoError(t, s.k.Context().Err())
+		s.At(70*time.Second + time.Millisecond)
+		lost(t, s.k, nil)
+		require.Contains(t, context.Cause(s.k.Context()).Error(), "longest time allowed, 1m10s")
+		require.Empty(t, s.node.Value(at))
+	}, reentrant.WithMaxHold(70*time.Second))
+}
+
+// Each acquisition has a ttl of its own: a lock for an hour leaves nothing to a lock for a second.
+func TestTTLIsPerAcquisition(t *testing.T) {
+	stage(t, func(s *scene) {
+		long, err := s.locker.TryLock(ctx, "x", time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, long.Unlock(ctx))
+		short, err := s.locker.TryLock(ctx, "x", time.Second)
+		require.NoError(t, err)
+		require.LessOrEqual(t, s.node.TTL("lock:x"), time.Second)
+		require.LessOrEqual(t, time.Until(short.Until()), time.Second)
+		require.NoError(t, short.Unlock(ctx))
+	})
+}
+
+// What can't work is refused before anything is sent, and the error says the rule.
+func TestImpossibleConfiguration(t *testing.T) {
+	h := sim.Run(t, func(w *sim.World) {
+		a := w.Client("A", w.Node("Redis"))
+		for name, opt := range map[string]reentrant.Option{
+			"renews too late":      reentrant.WithRenewEvery(lease),
+			"waits too long":       reentrant.WithRequestTimeout(25 * time.Second),
+			"never renews":         reentrant.WithRenewEvery(-time.Second),
+			"renews in 292 years":  reentrant.WithRenewEvery(math.MaxInt64), // the sum overflows
+			"waits 292 years":      reentrant.WithRequestTimeout(math.MaxInt64),
+			"may not hold so long": reentrant.WithMaxHold(time.Second),
+		} {
+			_, err := reentrant.New(a.Redis(), opt).TryLock(ctx, "order:1", lease)
+			require.ErrorContains(t, err, "a ttl of 30s", name)
+		}
+		_, err := reentrant.New(a.Redis()).TryLock(ctx, "order:1", time.Millisecond)
+		require.ErrorContains(t, err, "too short to renew")
+	})
+	require.Empty(t, h.Events)
+}
+
+// The work in Do runs under a context that ends with the lease, and Do says why.
+func TestDoTellsTheWork(t *testing.T) {
+	stage(t, func(s *scene) {
+		broken := errors.New("work stopped")
+		s.At(time.Second)
+		err := s.locker.Do(ctx, "order:2", lease, func(work context.Context) error {
+			s.node.Delete("lock:order:2")
+			<-work.Done()
+			require.ErrorIs(t, context.Cause(work), reentrant.ErrLockLost)
+			return broken
+		})
+		require.Equal(t, 11*time.Second, s.Now())
+		var after context.Context
+		require.NoError(t, s.locker.Do(ctx, "order:3", lease, func(work context.Context) error { after = work; return nil }))
+		require.Error(t, after.Err(), "what the work has left running ends with it")
+		for _, want := range []error{broken, reentrant.ErrLockLost, reentrant.ErrExpired} {
+			require.ErrorIs(t, err, want)
+		}
+		acquire, cancel := context.WithCancel(ctx)
+		err = s.locker.Do(acquire, "order:2", lease, func(work context.Context) error {
+			cancel()
+			<-work.Done()
+			return nil
+		})
+		require.NoError(t, err, "the caller's cancel ends the work, and the lock is freed")
+		require.Empty(t, s.node.Value("lock:order:2"))
+	})
+}
+
+// R8: a panic ends the renewal with the lock.
+func TestPanicInDoEndsTheRenewal(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		require.NoError(t, s.k.Unlock(ctx))
+		require.PanicsWithValue(t, "oops", func() {
+			_ = s.locker.Do(ctx, "order:1", lease, func(context.Context) error { panic("oops") })
+		})
+		require.Empty(t, s.node.Value(at))
+		s.At(5 * time.Minute)
+	})
+	require.Empty(t, slices.Concat(times(h, "extend", "1"), times(h, "extend", "0")))
+}
+
+// Twenty goroutines unlock and extend one handle. One Unlock succeeds, and nothing is sent after it.
+func TestConcurrentUnlockAndExtend(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		unlocked := 0
+		for range 20 {
+			all.Go(func() { _ = s.k.Extend(ctx, lease) })
+			all.Go(func() {
+				if s.k.Unlock(ctx) == nil {
+					mu.Lock()
+					unlocked++
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, 1, unlocked)
+		require.Empty(t, s.node.Value(at))
+		s.At(time.Minute)
+	})
+	require.Len(t, times(h, "release", "1"), 1)
+	require.Empty(t, times(h, "extend", "0"), "an Extend was sent after the release")
+}
+
+// A nil handle holds nothing.
+func TestNilLock(t *testing.T) {
+	var k *reentrant.Lock
+	require.ErrorIs(t, k.Extend(ctx, lease), reentrant.ErrNotHeld)
+	require.ErrorIs(t, k.Unlock(ctx), reentrant.ErrNotHeld)
+}
