@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +24,7 @@ import (
 // MONITOR and client tracking are outside of that, and the proxy breaks such a connection. A match is
 // called by one goroutine at a time and must not call the proxy.
 type Proxy struct {
-	t        testing.TB
+	t        T
 	target   string
 	listener net.Listener
 	patience time.Duration
@@ -75,7 +74,7 @@ type exchange struct {
 
 // NewProxy starts a proxy to the server at target. It dials the server anew for each connection, so it
 // goes on working over a Restart. It ends with the test.
-func NewProxy(t testing.TB, target string) *Proxy {
+func NewProxy(t T, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", loopback(0))
 	if err != nil {
@@ -97,7 +96,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Client is a go-redis client that goes through the proxy, with default options apart from those that
 // opts changes. It is closed with the test. Note that by default it sends a command up to four times.
-func (p *Proxy) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
+func (p *Proxy) Client(t T, opts ...func(*redis.Options)) *redis.Client {
 	o := &redis.Options{Addr: p.Addr()}
 	for _, opt := range opts {
 		opt(o)

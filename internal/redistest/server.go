@@ -1,5 +1,5 @@
-// Package redistest runs real Redis servers for tests, and a TCP proxy that loses, holds and delays
-// single requests on their way to a server.
+// Package redistest runs real Redis servers for tests, a primary and its replica under three Sentinels, and a TCP
+// proxy that loses, holds and delays single requests on their way to a server.
 //
 // The network of internal/sim shows what a lock does under a fault in virtual time. This package shows
 // the same with a server, a client library and sockets that nobody has written for the occasion.
@@ -14,11 +14,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,15 +33,28 @@ const (
 
 var errPortTaken = errors.New("the port is taken")
 
+// T is what this package asks of a test. A testing.TB has it all, and a program that runs servers brings its own.
+type T interface {
+	Helper()
+	Cleanup(func())
+	TempDir() string
+	Failed() bool
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Skip(args ...any)
+}
+
 // Server is a redis-server process that belongs to one test. Its methods are meant for one goroutine at
 // a time, except Addr.
 type Server struct {
-	t    testing.TB
+	t    T
 	path string
 	dir  string
 	port int
 	args []string
-	proc *process
+	proc *Process
 }
 
 // Available returns the server program that Start would run: redis-server, or valkey-server if only that
@@ -66,26 +76,21 @@ func Available() (path string, ok bool) {
 // must leave port, bind and dir alone and must not ask for a password.
 //
 // Without a server program the test is skipped, or fails if REDISLOCK_REQUIRE_REDIS=1.
-func Start(t testing.TB, args ...string) *Server {
+func Start(t T, args ...string) *Server {
 	t.Helper()
 	// TempDir comes before the clean-up of any process, so the directory is removed after they have ended.
 	s := &Server{t: t, path: program(t), dir: t.TempDir(), args: args}
-	var err error
-	for range portAttempts {
-		if s.port, err = freePort(); err != nil {
-			break
-		}
-		if err = s.start(); !errors.Is(err, errPortTaken) {
-			break
-		}
-	}
+	err := onFreePort(func(port int) error {
+		s.port = port
+		return s.start()
+	})
 	if err != nil {
 		t.Fatalf("redistest: start %s: %v", s.path, err)
 	}
 	return s
 }
 
-func program(t testing.TB) string {
+func program(t T) string {
 	t.Helper()
 	path, ok := Available()
 	switch {
@@ -119,49 +124,38 @@ func (s *Server) Addr() string { return loopback(s.port) }
 
 // Client is a go-redis client with default options straight to the server. It is for looking at the
 // truth behind a Proxy, and is closed with the test.
-func (s *Server) Client(t testing.TB) *redis.Client {
+func (s *Server) Client(t T) *redis.Client {
 	return newClient(t, &redis.Options{Addr: s.Addr()})
 }
 
-func newClient(t testing.TB, opts *redis.Options) *redis.Client {
+func newClient(t T, opts *redis.Options) *redis.Client {
 	c := redis.NewClient(opts)
 	t.Cleanup(func() { _ = c.Close() }) // the test may have closed it already
 	return c
 }
 
-// Pause stops the process with SIGSTOP and returns once each of its threads has stopped, so no command
-// sneaks through. The kernel goes on accepting connections and data for it, which is what a hung server
-// looks like. Pause panics on a system without SIGSTOP.
+// Pause stops the process with SIGSTOP, see Process.Pause. The kernel goes on accepting connections and data for it,
+// which is what a hung server looks like.
 func (s *Server) Pause() {
 	s.t.Helper()
-	pid := s.proc.pid()
-	if err := sendStop(s.proc.cmd.Process); err != nil {
-		s.t.Errorf("redistest: pause: %v", err)
-		return
-	}
-	err := s.proc.poll(func() (bool, error) { return isStopped(pid) })
-	if err != nil {
-		s.t.Errorf("redistest: pause: %v", err)
-	}
+	s.proc.Pause()
 }
 
 // Resume lets a paused process go on. It then executes what has arrived in the meantime.
 func (s *Server) Resume() {
 	s.t.Helper()
-	if err := sendCont(s.proc.cmd.Process); err != nil {
-		s.t.Errorf("redistest: resume: %v", err)
-	}
+	s.proc.Resume()
 }
 
 // Kill ends the process with SIGKILL, paused or not, and waits until it has ended. A paused server
 // executes nothing more. Killing a server that has ended is allowed.
-func (s *Server) Kill() { s.proc.kill() }
+func (s *Server) Kill() { s.proc.Kill() }
 
 // Restart starts the server again with the same port, directory and args, after a Kill if it still runs.
 // Without persistence it comes back empty; for its data to survive a Kill it needs the args
 // "--appendonly", "yes", "--appendfsync", "always". The new process lives as long as the test that
 // called Start.
-func (s *Server) Restart(t testing.TB) {
+func (s *Server) Restart(t T) {
 	t.Helper()
 	s.Kill()
 	deadline := time.Now().Add(patience)
@@ -181,18 +175,17 @@ func (s *Server) start() error {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
 		"--save", "", "--appendonly", "no",
 	}
-	p, err := launch(s.path, s.dir, append(args, s.args...))
+	p, err := launch(s.t, s.path, s.dir, append(args, s.args...))
 	if err != nil {
 		return err
 	}
 	s.proc = p
-	s.t.Cleanup(func() {
-		p.kill()
-		if s.t.Failed() {
-			s.t.Logf("%s on %s, process %d:\n%s", s.path, s.Addr(), p.pid(), p.out.String())
-		}
-	})
-	err = p.poll(func() (bool, error) { return answers(s.Addr(), p.pid()), nil })
+	return p.ready(s.Addr())
+}
+
+// ready waits until a server process answers at addr.
+func (p *Process) ready(addr string) error {
+	err := p.poll(func() (bool, error) { return answers(addr, p.pid()), nil })
 	if err != nil && strings.Contains(p.out.String(), "already in use") {
 		return errPortTaken
 	}
@@ -218,87 +211,4 @@ func answers(addr string, pid int) bool {
 	}
 	info, err := wire.ReadReply(r)
 	return err == nil && bytes.Contains(info, fmt.Appendf(nil, "process_id:%d\r\n", pid))
-}
-
-// process is one run of the server program.
-type process struct {
-	cmd    *exec.Cmd
-	out    output
-	exited chan struct{}
-}
-
-// tieToParent makes a command die with the test binary, for the cases in which no clean-up runs: a panic
-// in a goroutine, -timeout, SIGKILL. Only Linux has it; elsewhere a server outlives such an end.
-var tieToParent = func(*exec.Cmd) {}
-
-func launch(path, dir string, args []string) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...), exited: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	// Wait ends when the last holder of the output has ended, so a child that the server forked to save
-	// its data has left the directory too. This bounds that wait.
-	p.cmd.WaitDelay = patience
-	tieToParent(p.cmd)
-	started := make(chan error)
-	go p.run(started)
-	return p, <-started
-}
-
-// run keeps its OS thread for as long as the process lives: Linux sends the parent's death signal when
-// the thread that forked ends, and the Go runtime would be free to end it at any time.
-func (p *process) run(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err == nil {
-		_ = p.cmd.Wait() // it was killed, mostly
-		close(p.exited)
-	}
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// kill needs no SIGCONT first: SIGKILL ends a stopped process too, and this way it executes nothing that
-// has arrived since.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended
-	<-p.exited
-}
-
-// poll asks until the answer is yes, the process has ended, or patience has.
-func (p *process) poll(done func() (bool, error)) error {
-	deadline := time.After(patience)
-	tick := time.NewTicker(pollEach)
-	defer tick.Stop()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-p.exited:
-			return fmt.Errorf("the server has ended: %v", p.cmd.ProcessState)
-		case <-deadline:
-			return fmt.Errorf("not within %v", patience)
-		}
-	}
-}
-
-// output collects what a process prints, and can be read while it prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
