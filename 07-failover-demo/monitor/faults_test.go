@@ -1,0 +1,264 @@
+package monitor_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	saferelease "example.com/redislock/03-safe-release"
+	watchdog "example.com/redislock/04-watchdog"
+	monitor "example.com/redislock/07-failover-demo/monitor"
+	"example.com/redislock/internal/sim"
+)
+
+// scene is one Redis, a Monitor, and processes that report to it.
+type scene struct {
+	*sim.World
+	t    *testing.T
+	node *sim.Node
+	m    *monitor.Monitor
+	held []func() // lets go of what is still held when the story is over
+}
+
+// process is one that uses a lock of chapter H.
+type process[H monitor.Handle] struct {
+	*sim.Client
+	s     *scene
+	locks *monitor.Locker[H]
+	k     *monitor.Lock[H]
+}
+
+func (s *scene) hooked(name string) *sim.Client {
+	c := s.Client(name, s.node)
+	c.Redis().AddHook(s.m.Hook("redis"))
+	return c
+}
+
+func (s *scene) with03(name string) *process[*saferelease.Lock] {
+	c := s.hooked(name)
+	return &process[*saferelease.Lock]{Client: c, s: s, locks: monitor.Wrap(s.m, "orders", saferelease.New(c.Redis()), errs03)}
+}
+
+func (s *scene) with04(name string, opts ...watchdog.Option) *process[*watchdog.Lock] {
+	c := s.hooked(name)
+	return &process[*watchdog.Lock]{Client: c, s: s, locks: monitor.Wrap(s.m, "orders", watchdog.New(c.Redis(), opts...), errs04)}
+}
+
+// lock waits for the lock for up to ten seconds.
+func (p *process[H]) lock() {
+	p.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if k, err := p.locks.Lock(ctx, "order:1", lease); err == nil {
+			p.k = k
+			p.s.AtEnd(func() { _ = k.Handle().Unlock(context.Background()) })
+		}
+	})
+}
+
+func (p *process[H]) unlock() { p.Do(func() { _ = p.k.Unlock(ctx) }) }
+
+// faults are what an operator should be able to tell apart, and one day on which all is well. Each moves the numbers that
+// are listed for it in README.md, and no others.
+var faults = []struct {
+	name  string
+	stage func(s *scene)
+	until time.Duration
+}{
+	{"All is well", func(s *scene) {
+		a, b := s.with04("A"), s.with04("B")
+		a.lock()
+		s.At(12 * time.Second)
+		b.lock()
+		s.At(15 * time.Second)
+		a.unlock()
+		s.At(30 * time.Second)
+		b.unlock()
+	}, 40 * time.Second},
+
+	{"Redis is down", func(s *scene) {
+		a, b := s.with04("A"), s.with04("B")
+		a.lock()
+		s.At(2 * time.Second)
+		s.node.Crash()
+		s.At(12 * time.Second)
+		b.lock()
+		s.At(35 * time.Second)
+		a.unlock()
+	}, 60 * time.Second},
+
+	{"Redis hangs", func(s *scene) {
+		a, b := s.with04("A"), s.with04("B")
+		a.lock()
+		s.At(2 * time.Second)
+		s.node.Hang()
+		s.At(12 * time.Second)
+		b.lock()
+		s.At(35 * time.Second)
+		a.unlock()
+	}, 60 * time.Second},
+
+	{"Redis refuses to write", func(s *scene) {
+		a, b := s.with04("A"), s.with04("B")
+		a.lock()
+		s.At(2 * time.Second)
+		s.node.Refuse("READONLY You can't write against a read only replica.")
+		s.At(12 * time.Second)
+		b.lock()
+		s.At(35 * time.Second)
+		a.unlock()
+	}, 60 * time.Second},
+
+	{"A holder never unlocks", func(s *scene) {
+		a, b := s.with04("A"), s.with04("B")
+		a.lock()
+		s.At(12 * time.Second)
+		b.lock()
+	}, 6 * time.Minute},
+
+	{"A holder never unlocks, and the lock has a longest hold", func(s *scene) {
+		a, b := s.with04("A", watchdog.WithMaxHold(2*time.Minute)), s.with04("B")
+		a.lock()
+		s.At(12 * time.Second)
+		b.lock()
+	}, 6 * time.Minute},
+
+	{"Work outlives the TTL, chapter 03", func(s *scene) {
+		a, b := s.with03("A"), s.with03("B")
+		a.lock()
+		s.At(25 * time.Second)
+		b.lock() // gets it at 30s
+		s.At(45 * time.Second)
+		a.unlock()
+		s.At(50 * time.Second)
+		b.unlock()
+	}, 60 * time.Second},
+
+	{"A holder never unlocks, chapter 03", func(s *scene) {
+		a, b := s.with03("A"), s.with03("B")
+		a.lock()
+		s.At(25 * time.Second)
+		b.lock()
+		s.At(45 * time.Second)
+		b.unlock()
+	}, 6 * time.Minute},
+
+	{"The key is evicted or deleted", func(s *scene) {
+		a := s.with04("A")
+		a.lock()
+		s.At(12 * time.Second)
+		s.node.Delete("lock:order:1")
+		s.At(35 * time.Second)
+		a.unlock()
+	}, 60 * time.Second},
+
+	{"The key is evicted or deleted, chapter 03", func(s *scene) {
+		a := s.with03("A")
+		a.lock()
+		s.At(12 * time.Second)
+		s.node.Delete("lock:order:1")
+		s.At(20 * time.Second)
+		a.unlock()
+	}, 60 * time.Second},
+
+	{"The key is overwritten", func(s *scene) {
+		a := s.with04("A")
+		a.lock()
+		s.At(12 * time.Second)
+		s.node.Set("lock:order:1", "a stranger's", time.Minute)
+		s.At(35 * time.Second)
+		a.unlock()
+	}, 60 * time.Second},
+
+	{"A failover loses the key, and another process takes it", func(s *scene) {
+		a, b := s.with04("A"), s.with04("B")
+		a.lock()
+		s.At(12 * time.Second)
+		s.node.Restart(false)
+		s.At(13 * time.Second)
+		b.lock()
+		s.At(25 * time.Second)
+		a.unlock()
+		s.At(30 * time.Second)
+		b.unlock()
+	}, 60 * time.Second},
+}
+
+// stage lets a fault happen and returns the numbers afterwards.
+func stage(t *testing.T, f func(s *scene), until time.Duration) (now numbers) {
+	sim.Run(t, func(w *sim.World) {
+		s := &scene{World: w, t: t, node: w.Node("Redis"), m: monitor.New()}
+		f(s)
+		w.At(until)
+		now = read(t, s.m)
+	})
+	return now
+}
+
+// evidence is what has moved, without how far, and without the numbers that every use of a lock moves.
+func evidence(n numbers) []string {
+	var all []string
+	constant := regexp.MustCompile(`(name|node)="[^"]*",?`)
+	tidy := strings.NewReplacer(",}", "}", "{}", "", "redislock_", "")
+	for series, v := range n {
+		series = tidy.Replace(constant.ReplaceAllString(series, ""))
+		if v != 0 && !slices.Contains(normal, series) {
+			all = append(all, series)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+var normal = []string{
+	`attempts_total{outcome="acquired"}`, `wait_seconds_count`, `hold_seconds_count`, `unlocks_total{outcome="released"}`,
+	`commands_total{command="acquire",outcome="done"}`, `commands_total{command="acquire",outcome="foreign"}`,
+	`commands_total{command="extend",outcome="done"}`, `commands_total{command="release",outcome="done"}`,
+	`commands_total{command="connect",outcome="done"}`,
+}
+
+// row is a fault's line in README.md: the evidence by metric, with the labels' values.
+func row(fault string, evidence []string) string {
+	var parts []string
+	last := ""
+	for _, series := range evidence {
+		metric, labels, _ := strings.Cut(series, "{")
+		var values []string
+		for _, quoted := range regexp.MustCompile(`"[^"]*"`).FindAllString(labels, -1) {
+			values = append(values, strings.Trim(quoted, `"`))
+		}
+		text := strings.Join(values, " ")
+		if metric == last {
+			parts[len(parts)-1] += ", " + text
+		} else {
+			parts = append(parts, strings.TrimSpace("`"+metric+"` "+text))
+		}
+		last = metric
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing else"}
+	}
+	return "| " + fault + " | " + strings.Join(parts, "<br>") + " |\n"
+}
+
+// Each fault leaves its own evidence in the numbers, and README.md says which.
+func TestEachFaultShows(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	seen := map[string]string{}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			found := evidence(stage(t, f.stage, f.until))
+			key := strings.Join(found, " ")
+			require.Empty(t, seen[key], "it looks like another fault")
+			seen[key] = f.name
+			require.Contains(t, string(readme), row(f.name, found))
+		})
+	}
+}

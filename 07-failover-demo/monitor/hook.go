@@ -1,0 +1,151 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+// What became of a command. The locks' scripts answer with what they found; other commands are done or not.
+const (
+	done         = iota // acquire: got it. extend, release: the key was ours
+	gone                // extend, release: there was no key
+	foreign             // acquire, extend, release: the key was another's
+	refused             // the server answered with an error: READONLY, OOM, LOADING …
+	noAnswer            // none came in time: the server hangs, or the network does
+	noConnection        // there was no connection, or it broke
+	withdrawn           // nobody wanted the answer any more, as with a renewal that an Unlock overtakes
+)
+
+var commandOutcomes = []string{"done", "gone", "foreign", "refused", "no_answer", "no_connection", "cancelled"}
+
+// Hook counts the commands of a go-redis client to the Redis that the caller calls node: rdb.AddHook(m.Hook("redis-1")).
+// It knows the locks' scripts by the word after "--" in their first line, and calls everything else "other". What a
+// new connection needs to begin with (HELLO, AUTH …) is left out; that it was made, or not, counts as "connect".
+func (m *Monitor) Hook(node string) redis.Hook {
+	vec := m.commands.MustCurryWith(prometheus.Labels{"node": node})
+	of := func(command string) []prometheus.Counter { return counters(vec, command, commandOutcomes) }
+	h := hook{connect: of("connect"), other: of("other")}
+	for _, name := range []string{"acquire", "extend", "release"} {
+		h.scripts = append(h.scripts, script{name, of(name)})
+	}
+	return h
+}
+
+// hook is the counters of one node.
+type hook struct {
+	scripts        []script
+	connect, other []prometheus.Counter // by outcome
+}
+
+type script struct {
+	name     string
+	outcomes []prometheus.Counter
+}
+
+// DialHook is for redis.Hook.
+func (h hook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		outcome := done
+		if err != nil {
+			outcome = failure(err)
+		}
+		h.connect[outcome].Inc()
+		return conn, err
+	}
+}
+
+// ProcessHook is for redis.Hook.
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		h.count(cmd, err)
+		return err
+	}
+}
+
+// ProcessPipelineHook is for redis.Hook.
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			h.count(cmd, cmd.Err())
+		}
+		return err
+	}
+}
+
+func (h hook) count(cmd redis.Cmder, err error) {
+	if args := cmd.Args(); len(args) > 1 && isEval(args[0]) {
+		text, _ := args[1].(string)
+		for _, s := range h.scripts {
+			if s.is(text) {
+				s.outcomes[s.outcome(cmd, err)].Inc()
+				return
+			}
+		}
+	}
+	switch cmd.Name() {
+	case "hello", "auth", "client", "select", "ping", "readonly", "command":
+		return
+	}
+	outcome := done
+	if err != nil && !errors.Is(err, redis.Nil) {
+		outcome = failure(err)
+	}
+	h.other[outcome].Inc()
+}
+
+func isEval(name any) bool { // without allocating, which cmd.Name does
+	word, ok := name.(string)
+	return ok && strings.EqualFold(word, "eval")
+}
+
+// is reports whether a script's first line calls it so: "-- extend: 1 done …" is called extend.
+func (s script) is(text string) bool {
+	text, comment := strings.CutPrefix(text, "-- ")
+	text, called := strings.CutPrefix(text, s.name)
+	return comment && called && strings.HasPrefix(text, ":")
+}
+
+// outcome says what the script has found.
+func (s script) outcome(cmd redis.Cmder, err error) int {
+	if err != nil {
+		return failure(err)
+	}
+	reply, ok := cmd.(interface{ Val() any })
+	if !ok {
+		return done
+	}
+	number, isNumber := reply.Val().(int64)
+	switch {
+	case isNumber && s.name == "acquire":
+		return foreign // and the number is how many milliseconds the other has left
+	case isNumber && number == 0:
+		return gone
+	case isNumber && number < 0:
+		return foreign
+	}
+	return done
+}
+
+func failure(err error) int {
+	var answer redis.Error
+	var network net.Error
+	switch {
+	case errors.As(err, &answer):
+		return refused
+	case errors.Is(err, context.Canceled):
+		return withdrawn
+	case errors.Is(err, context.DeadlineExceeded):
+		return noAnswer
+	case errors.As(err, &network) && network.Timeout():
+		return noAnswer
+	}
+	return noConnection
+}
