@@ -14,6 +14,7 @@ import (
 	setnxpx "example.com/redislock/02-set-nx-px"
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
+	reentrant "example.com/redislock/05-reentrant"
 	monitor "example.com/redislock/07-failover-demo/monitor"
 )
 
@@ -31,6 +32,9 @@ var (
 	}
 	errs04 = monitor.Errors{
 		NotAcquired: watchdog.ErrNotAcquired, NotHeld: watchdog.ErrNotHeld, Expired: watchdog.ErrExpired, Stolen: watchdog.ErrStolen,
+	}
+	errs05 = monitor.Errors{
+		NotAcquired: reentrant.ErrNotAcquired, NotHeld: reentrant.ErrNotHeld, Expired: reentrant.ErrExpired, Stolen: reentrant.ErrStolen,
 	}
 )
 

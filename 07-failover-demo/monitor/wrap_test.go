@@ -11,6 +11,7 @@ import (
 	setnxpx "example.com/redislock/02-set-nx-px"
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
+	reentrant "example.com/redislock/05-reentrant"
 	monitor "example.com/redislock/07-failover-demo/monitor"
 	"example.com/redislock/internal/sim"
 )
@@ -30,6 +31,9 @@ func TestWrapsEveryChapter(t *testing.T) {
 	})
 	t.Run("04", func(t *testing.T) {
 		wraps(t, errs04, func(c *sim.Client) monitor.Source[*watchdog.Lock] { return watchdog.New(c.Redis()) })
+	})
+	t.Run("05", func(t *testing.T) {
+		wraps(t, errs05, func(c *sim.Client) monitor.Source[*reentrant.Lock] { return reentrant.New(c.Redis()) })
 	})
 }
 
@@ -132,3 +136,31 @@ func TestHandlesAndErrorsPassThrough(t *testing.T) {
 
 // A wrapped locker can be wrapped again: it is a Source like any other.
 var _ monitor.Source[*monitor.Lock[*watchdog.Lock]] = (*monitor.Locker[*watchdog.Lock])(nil)
+
+// A nested acquisition is an acquisition and a hold of its own. If the lease is lost, both are.
+func TestNestedHoldsCountEach(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		n := w.Node("Redis")
+		m := monitor.New()
+		c := w.Client("A", n)
+		c.Redis().AddHook(m.Hook("redis"))
+		locks := monitor.Wrap(m, "orders", reentrant.New(c.Redis()), errs05)
+		ctx := reentrant.WithOwner(ctx)
+		outer, err := locks.Lock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		for range 2 {
+			inner, err := locks.Lock(ctx, "order:1", lease)
+			require.NoError(t, err)
+			require.Equal(t, 2.0, read(t, m).of("held"))
+			require.NoError(t, inner.Unlock(ctx))
+		}
+		require.Equal(t, 3.0, read(t, m).of("commands_total", `command="acquire"`, `outcome="done"`))
+		_, err = locks.Lock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		n.Delete("lock:order:1")
+		w.At(20 * time.Second)
+		require.Error(t, outer.Handle().Context().Err())
+		require.Equal(t, 2.0, read(t, m).of("leases_lost_total", `cause="expired"`))
+		require.Zero(t, read(t, m).of("held"))
+	})
+}
