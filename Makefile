@@ -6,7 +6,7 @@ CHAPTERS   := $(sort $(foreach dir,$(wildcard [0-9][0-9]-*/lock.go),$(firstword 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test $(CHAPTERS) break diff explore gen check lint race stress
+.PHONY: help tour test $(CHAPTERS) break diff explore breakit gen check lint race stress
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -30,6 +30,9 @@ diff: ## what a chapter changes in lock.go: make diff CH=03
 
 explore: ## go through every order of the locks' commands, and show the shortest that breaks each lock
 	@$(GEN) explore
+
+breakit: ## make each change that the chapters list, and check what fails (CH=03: one chapter; N=1: show one change)
+	@$(GEN) breakit $(CH) $(N)
 
 gen: ## rewrite the generated blocks in the READMEs
 	$(GEN)

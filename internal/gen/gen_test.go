@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,6 @@ import (
 // shelf is a small module with two chapters. Nothing of it is ever compiled.
 func shelf(t *testing.T, files map[string]string) *book {
 	t.Helper()
-	root := t.TempDir()
 	const imports = "package x_test\n\nimport \"example.com/redislock/internal/story\"\n\n"
 	all := map[string]string{
 		"go.mod":           "module example.com/redislock\n",
@@ -28,10 +28,15 @@ func shelf(t *testing.T, files map[string]string) *book {
 		"02-two/b_test.go": imports + "func TestWorkOutlivesTTL(t *testing.T) { story.Tell(t, story.Work) }\n\n" +
 			"func TestLateDel(t *testing.T) { story.Tell(t, story.LateDel) }\n",
 	}
+	maps.Copy(all, files)
+	return bookOf(t, all)
+}
+
+// bookOf is a module that has nothing but these files.
+func bookOf(t *testing.T, files map[string]string) *book {
+	t.Helper()
+	root := t.TempDir()
 	for name, text := range files {
-		all[name] = text
-	}
-	for name, text := range all {
 		file := filepath.Join(root, filepath.FromSlash(name))
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))

@@ -38,6 +38,7 @@ var kinds = map[string]kind{
 	"claim":    {"claim TestName", 1, (*maker).claim},
 	"diff":     {"diff NN, or diff NN code", 1, (*maker).diff},
 	"size":     {"size NN", 1, (*maker).size},
+	"breakit":  {"breakit", 0, (*maker).breakit},
 	"output":   {"output COMMAND, or output:40 COMMAND to cut after 40 lines", 1, nil},
 }
 
@@ -170,7 +171,7 @@ func (m *maker) matrix(p page, _ []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&out, "| **%s**<br>%s |", spell(test), strings.ReplaceAll(claim, "|", `\|`))
+		fmt.Fprintf(&out, "| **%s**<br>%s |", spell(test), inCell(claim))
 		for _, lock := range rs.locks() {
 			out.WriteString(" " + rs.cell(test, lock, up) + " |")
 		}

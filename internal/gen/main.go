@@ -17,6 +17,7 @@
 //	go run ./internal/gen diff NN    what changed in lock.go since the chapter before
 //	go run ./internal/gen break NN   the lock before, judged by this chapter's tests
 //	go run ./internal/gen explore    what the explorations find
+//	go run ./internal/gen breakit    makes the changes that the chapters list, and checks what fails; [NN [N]] for some
 //
 // It doesn't import the chapters: it runs their tests and reads what they record. So it works, and says what is
 // wrong, while a chapter doesn't even compile.
@@ -70,10 +71,12 @@ func run(args []string) error {
 		return tour(b, args, newPaper(os.Stdout))
 	case "explore":
 		return explore(b, newPaper(os.Stdout))
+	case "breakit":
+		return tryChanges(b, args, newPaper(os.Stdout))
 	}
 	do, ok := ofOneChapter[command]
 	if !ok {
-		return fmt.Errorf("gen can't %q: there are tour, story, diff, break, explore, and -check", command)
+		return fmt.Errorf("gen can't %q: there are tour, story, diff, break, explore, breakit, and -check", command)
 	}
 	ch, err := b.one(command, args)
 	if err != nil {
