@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -165,6 +166,10 @@ func tryChanges(b *book, args []string, p *paper) error {
 	}
 	wrong, total := 0, 0
 	for _, ch := range chapters {
+		if !b.hasText(ch) {
+			p.print("%s  has no README.md yet, so nothing is tried\n", ch.number)
+			continue
+		}
 		all, err := b.changes(ch)
 		if err != nil {
 			p.print("%s %s\n", p.in(red, "WRONG"), err)
@@ -193,6 +198,12 @@ func tryChanges(b *book, args []string, p *paper) error {
 	}
 	p.print("%d changes, each breaks what the list says\n", total)
 	return nil
+}
+
+// hasText reports whether a chapter is more than its code.
+func (b *book) hasText(ch chapter) bool {
+	_, err := os.Stat(filepath.Join(b.root, ch.dir, "README.md"))
+	return err == nil
 }
 
 // change judges the chapter's lock after a change.

@@ -115,8 +115,9 @@ func TestOnlyWhatIsForetoldMayFail(t *testing.T) {
 func running(t *testing.T, files map[string]string) *book {
 	t.Helper()
 	all := map[string]string{
-		"go.mod":         "module example.com/running\n\ngo 1.26\n",
-		"01-one/lock.go": "// Package one is chapter 1: it counts.\npackage one\n\nimport \"errors\"\n\nfunc One() (int, error) { return 1, errors.ErrUnsupported }\n\nfunc Two() int { return 2 }\n",
+		"go.mod":           "module example.com/running\n\ngo 1.26\n",
+		"01-one/README.md": "# One\n",
+		"01-one/lock.go":   "// Package one is chapter 1: it counts.\npackage one\n\nimport \"errors\"\n\nfunc One() (int, error) { return 1, errors.ErrUnsupported }\n\nfunc Two() int { return 2 }\n",
 		"01-one/a_test.go": "package one\n\nimport \"testing\"\n\n" +
 			"func TestOne(t *testing.T) { if n, err := One(); n != 1 || err == nil { t.Fatal(n) } }\n\n" +
 			"func TestTwo(t *testing.T) { if Two() != 2 { t.Fatal(Two()) } }\n",
