@@ -53,18 +53,31 @@ type Report struct {
 	// a renewal, for the longest time. Redis does not know when a key was made.
 	Oldest   Found
 	Complete bool              // false: there are more locks than Limits.Most
-	Evicting map[string]string // servers with a maxmemory policy that may delete a lock, and the policy
+	Policies map[string]string // each server's maxmemory policy, "" if it does not say
+}
+
+// Evicting lists the servers that may delete a lock when their memory is full. Every policy but noeviction may: those
+// named volatile-… choose among the keys with a TTL, which are the locks.
+func (r Report) Evicting() []string {
+	var servers []string
+	for addr, policy := range r.Policies {
+		if policy != "" && policy != "noeviction" {
+			servers = append(servers, addr)
+		}
+	}
+	slices.Sort(servers)
+	return servers
 }
 
 // Problems is how many things are wrong.
 func (r Report) Problems() int {
-	return r.NoTTL.Count + r.LongTTL.Count + r.WrongType.Count + len(r.Evicting)
+	return r.NoTTL.Count + r.LongTTL.Count + r.WrongType.Count + len(r.Evicting())
 }
 
 // Audit looks at all locks in one Redis, page by page: between two pages Redis serves others. Of a cluster it visits
 // each master, of a ring each shard. It only reads. Keys that come and go meanwhile may or may not be in the report.
 func Audit(ctx context.Context, rdb redis.UniversalClient, limits Limits) (Report, error) {
-	a := &auditor{limits: limits.orDefault(), report: Report{Complete: true, Evicting: map[string]string{}}, seen: map[string]bool{}}
+	a := &auditor{limits: limits.orDefault(), report: Report{Complete: true, Policies: map[string]string{}}, seen: map[string]bool{}}
 	var err error
 	switch rdb := rdb.(type) {
 	case *redis.ClusterClient:
@@ -112,20 +125,17 @@ func (a *auditor) server(ctx context.Context, rdb *redis.Client) error {
 	}
 }
 
-// policy notes whether the server may evict locks. Every policy but noeviction may: those named volatile-… choose among
-// the keys with a TTL, which are the locks. CONFIG GET is often forbidden; INFO is not.
+// policy notes the server's maxmemory policy. A server may forbid INFO, and CONFIG GET more often still.
 func (a *auditor) policy(ctx context.Context, rdb *redis.Client) error {
 	info, err := rdb.Info(ctx, "memory").Result()
-	if err != nil {
+	if err != nil && !isAnswer(err) {
 		return err
 	}
 	_, after, _ := strings.Cut(info, "maxmemory_policy:")
 	policy, _, _ := strings.Cut(after, "\r\n")
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if policy != "" && policy != "noeviction" {
-		a.report.Evicting[rdb.Options().Addr] = policy
-	}
+	a.report.Policies[rdb.Options().Addr] = policy
 	return nil
 }
 
@@ -239,7 +249,7 @@ func (a audits) set(node string, r Report) {
 	}
 	for vec, n := range map[*prometheus.GaugeVec]int{
 		a.locks: r.Locks, a.noTTL: r.NoTTL.Count, a.longTTL: r.LongTTL.Count, a.wrongType: r.WrongType.Count,
-		a.evicting: len(r.Evicting), a.complete: complete,
+		a.evicting: len(r.Evicting()), a.complete: complete,
 	} {
 		vec.WithLabelValues(node).Set(float64(n))
 	}
@@ -250,6 +260,7 @@ func (a audits) set(node string, r Report) {
 // what it finds. One process that does this for each Redis is enough.
 func (m *Monitor) Watch(ctx context.Context, node string, rdb redis.UniversalClient, every time.Duration, limits Limits) error {
 	failures := m.audit.failures.WithLabelValues(node)
+	m.audit.at.WithLabelValues(node) // 0 until an audit has succeeded: an alert notices if none ever does
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

@@ -23,7 +23,6 @@ type scene struct {
 	t    *testing.T
 	node *sim.Node
 	m    *monitor.Monitor
-	held []func() // lets go of what is still held when the story is over
 }
 
 // process is one that uses a lock of chapter H.

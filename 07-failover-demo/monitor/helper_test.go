@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	naivesetnx "example.com/redislock/01-naive-setnx"
@@ -86,4 +88,15 @@ func (n numbers) since(earlier numbers) numbers {
 		}
 	}
 	return moved
+}
+
+// audited lets the monitor look at Redis once.
+func audited(t testing.TB, m *monitor.Monitor, rdb redis.UniversalClient) {
+	t.Helper()
+	watching, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- m.Watch(watching, "redis-1", rdb, time.Hour, monitor.Limits{}) }()
+	require.Eventually(t, func() bool { return read(t, m).of("audit_timestamp_seconds") > 0 }, 20*time.Second, 5*time.Millisecond)
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }

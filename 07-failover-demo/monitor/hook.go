@@ -135,10 +135,9 @@ func (s script) outcome(cmd redis.Cmder, err error) int {
 }
 
 func failure(err error) int {
-	var answer redis.Error
 	var network net.Error
 	switch {
-	case errors.As(err, &answer):
+	case isAnswer(err):
 		return refused
 	case errors.Is(err, context.Canceled):
 		return withdrawn
@@ -148,4 +147,10 @@ func failure(err error) int {
 		return noAnswer
 	}
 	return noConnection
+}
+
+// isAnswer reports whether an error is what the server said.
+func isAnswer(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
 }

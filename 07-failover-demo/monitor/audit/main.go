@@ -9,12 +9,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +46,13 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.DurationVar(&limits.MaxTTL, "max-ttl", time.Hour, "report locks with more time left than this")
 	flags.IntVar(&limits.Most, "most", 100_000, "stop after so many locks")
 	flags.IntVar(&limits.Show, "show", 10, "how many keys of each kind to name")
-	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nothingWrong
+	case err != nil:
+		return failed
+	case flags.NArg() > 0:
+		_, _ = fmt.Fprintf(errs, "audit: what is %q? An address needs -addr before it\n", flags.Arg(0))
 		return failed
 	}
 	targets, err := connect(strings.Split(*addrs, ","), *cluster)
@@ -125,12 +131,9 @@ func text(name string, r monitor.Report, limits monitor.Limits) string {
 	} {
 		list(&b, part.title, part.found)
 	}
-	var servers []string
-	for addr, policy := range r.Evicting {
-		servers = append(servers, fmt.Sprintf("  may evict locks: %s has maxmemory-policy %s\n", addr, policy))
+	for _, addr := range r.Evicting() {
+		fmt.Fprintf(&b, "  may evict locks: %s has maxmemory-policy %s\n", addr, r.Policies[addr])
 	}
-	slices.Sort(servers)
-	b.WriteString(strings.Join(servers, ""))
 	return b.String()
 }
 
