@@ -13,6 +13,9 @@ import (
 	"syscall"
 )
 
+// CanPause tells whether Pause and Resume work on this system.
+const CanPause = true
+
 func sendStop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 func sendCont(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
