@@ -6,7 +6,7 @@ CHAPTERS   := $(sort $(foreach dir,$(wildcard [0-9][0-9]-*/lock.go),$(firstword 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test $(CHAPTERS) break diff explore breakit gen check lint race stress
+.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution gen check lint race stress
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -33,6 +33,15 @@ explore: ## go through every order of the locks' commands, and show the shortest
 
 breakit: ## make each change that the chapters list, and check what fails (CH=03: one chapter; N=1: show one change)
 	@$(GEN) breakit $(CH) $(N)
+
+exercise: ## write a lock yourself: puts a copy with gaps into _exercise (CH=03)
+	@$(GEN) exercise $(CH)
+
+try: ## judge what you have written by the chapter's tests: make try CH=03
+	@$(GEN) try $(CH)
+
+solution: ## how the chapter's lock differs from yours: make solution CH=03
+	@$(GEN) solution $(CH)
 
 gen: ## rewrite the generated blocks in the READMEs
 	$(GEN)

@@ -65,7 +65,7 @@ func (b *book) judge(ch chapter, lock string, flags ...string) (judgement, error
 	if err != nil && !errors.As(err, &exit) {
 		return judgement{}, err
 	}
-	return readJudgement(out.String(), err == nil), nil
+	return readJudgement(strings.ReplaceAll(out.String(), other, ch.dir+"/lock.go"), err == nil), nil
 }
 
 func readJudgement(output string, passed bool) judgement {

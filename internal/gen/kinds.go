@@ -39,6 +39,7 @@ var kinds = map[string]kind{
 	"diff":     {"diff NN, or diff NN code", 1, (*maker).diff},
 	"size":     {"size NN", 1, (*maker).size},
 	"breakit":  {"breakit", 0, (*maker).breakit},
+	"exercise": {"exercise", 0, (*maker).exercise},
 	"output":   {"output COMMAND, or output:40 COMMAND to cut after 40 lines", 1, nil},
 }
 

@@ -18,6 +18,8 @@
 //	go run ./internal/gen break NN   the lock before, judged by this chapter's tests
 //	go run ./internal/gen explore    what the explorations find
 //	go run ./internal/gen breakit    makes the changes that the chapters list, and checks what fails; [NN [N]] for some
+//	go run ./internal/gen exercise NN  a skeleton of the lock for the reader to write; try judges it, solution shows the rest
+//	go run ./internal/gen exercises    checks that each skeleton fails, and that the lock put in passes
 //
 // It doesn't import the chapters: it runs their tests and reads what they record. So it works, and says what is
 // wrong, while a chapter doesn't even compile.
@@ -73,10 +75,12 @@ func run(args []string) error {
 		return explore(b, newPaper(os.Stdout))
 	case "breakit":
 		return tryChanges(b, args, newPaper(os.Stdout))
+	case "exercises":
+		return checkExercises(b, args, newPaper(os.Stdout))
 	}
 	do, ok := ofOneChapter[command]
 	if !ok {
-		return fmt.Errorf("gen can't %q: there are tour, story, diff, break, explore, breakit, and -check", command)
+		return fmt.Errorf("gen can't %q: its documentation says what it can", command)
 	}
 	ch, err := b.one(command, args)
 	if err != nil {
@@ -86,7 +90,10 @@ func run(args []string) error {
 }
 
 // ofOneChapter are the commands that need a chapter.
-var ofOneChapter = map[string]func(*book, chapter, *paper) error{"story": stories, "diff": showDiff, "break": breakIt}
+var ofOneChapter = map[string]func(*book, chapter, *paper) error{
+	"story": stories, "diff": showDiff, "break": breakIt,
+	"exercise": setExercise, "try": tryExercise, "solution": showSolution,
+}
 
 // moduleRoot is the nearest folder, from here upwards, with a go.mod.
 func moduleRoot() (string, error) {
