@@ -2,10 +2,13 @@ package monitor_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,13 +66,16 @@ func (p *process[H]) lock() {
 
 func (p *process[H]) unlock() { p.Do(func() { _ = p.k.Unlock(ctx) }) }
 
-// faults are what an operator should be able to tell apart, and one day on which all is well. Each moves the numbers that
-// are listed for it in README.md, and no others.
-var faults = []struct {
-	name  string
-	stage func(s *scene)
-	until time.Duration
-}{
+// fault is something that an operator should be able to see. It moves the numbers that are listed for it in README.md,
+// and no others, and raises the alerts.
+type fault struct {
+	name   string
+	stage  func(s *scene)
+	until  time.Duration
+	alerts string
+}
+
+var faults = []fault{
 	{"All is well", func(s *scene) {
 		a, b := s.with04("A"), s.with04("B")
 		a.lock()
@@ -79,7 +85,7 @@ var faults = []struct {
 		a.unlock()
 		s.At(30 * time.Second)
 		b.unlock()
-	}, 40 * time.Second},
+	}, 40 * time.Second, ""},
 
 	{"Redis is down", func(s *scene) {
 		a, b := s.with04("A"), s.with04("B")
@@ -90,7 +96,7 @@ var faults = []struct {
 		b.lock()
 		s.At(35 * time.Second)
 		a.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost NodeFailing SuccessRateLow"},
 
 	{"Redis hangs", func(s *scene) {
 		a, b := s.with04("A"), s.with04("B")
@@ -101,7 +107,7 @@ var faults = []struct {
 		b.lock()
 		s.At(35 * time.Second)
 		a.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost NodeFailing SuccessRateLow"},
 
 	{"Redis refuses to write", func(s *scene) {
 		a, b := s.with04("A"), s.with04("B")
@@ -112,21 +118,21 @@ var faults = []struct {
 		b.lock()
 		s.At(35 * time.Second)
 		a.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost NodeFailing SuccessRateLow"},
 
 	{"A holder never unlocks", func(s *scene) {
 		a, b := s.with04("A"), s.with04("B")
 		a.lock()
 		s.At(12 * time.Second)
 		b.lock()
-	}, 6 * time.Minute},
+	}, 6 * time.Minute, "HeldTooLong SuccessRateLow"},
 
 	{"A holder never unlocks, and the lock has a longest hold", func(s *scene) {
 		a, b := s.with04("A", watchdog.WithMaxHold(2*time.Minute)), s.with04("B")
 		a.lock()
 		s.At(12 * time.Second)
 		b.lock()
-	}, 6 * time.Minute},
+	}, 6 * time.Minute, "Lost SuccessRateLow"},
 
 	{"Work outlives the TTL, chapter 03", func(s *scene) {
 		a, b := s.with03("A"), s.with03("B")
@@ -137,7 +143,7 @@ var faults = []struct {
 		a.unlock()
 		s.At(50 * time.Second)
 		b.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost"},
 
 	{"A holder never unlocks, chapter 03", func(s *scene) {
 		a, b := s.with03("A"), s.with03("B")
@@ -146,7 +152,7 @@ var faults = []struct {
 		b.lock()
 		s.At(45 * time.Second)
 		b.unlock()
-	}, 6 * time.Minute},
+	}, 6 * time.Minute, "Lost"},
 
 	{"The key is evicted or deleted", func(s *scene) {
 		a := s.with04("A")
@@ -155,7 +161,7 @@ var faults = []struct {
 		s.node.Delete("lock:order:1")
 		s.At(35 * time.Second)
 		a.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost"},
 
 	{"The key is evicted or deleted, chapter 03", func(s *scene) {
 		a := s.with03("A")
@@ -164,7 +170,7 @@ var faults = []struct {
 		s.node.Delete("lock:order:1")
 		s.At(20 * time.Second)
 		a.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost"},
 
 	{"The key is overwritten", func(s *scene) {
 		a := s.with04("A")
@@ -173,7 +179,7 @@ var faults = []struct {
 		s.node.Set("lock:order:1", "a stranger's", time.Minute)
 		s.At(35 * time.Second)
 		a.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost"},
 
 	{"A failover loses the key, and another process takes it", func(s *scene) {
 		a, b := s.with04("A"), s.with04("B")
@@ -186,18 +192,28 @@ var faults = []struct {
 		a.unlock()
 		s.At(30 * time.Second)
 		b.unlock()
-	}, 60 * time.Second},
+	}, 60 * time.Second, "Lost"},
 }
 
-// stage lets a fault happen and returns the numbers afterwards.
-func stage(t *testing.T, f func(s *scene), until time.Duration) (now numbers) {
+// scrapes is how often Prometheus reads the numbers.
+const scrapes = 15 * time.Second
+
+// stage lets a fault happen. It returns the numbers afterwards, and what Prometheus has read meanwhile.
+func (f fault) staged(t *testing.T) (now numbers, read15s []numbers) {
 	sim.Run(t, func(w *sim.World) {
 		s := &scene{World: w, t: t, node: w.Node("Redis"), m: monitor.New()}
-		f(s)
-		w.At(until)
+		var over atomic.Bool
+		go func() {
+			for time.Sleep(scrapes / 2); !over.Load(); time.Sleep(scrapes) {
+				read15s = append(read15s, read(t, s.m))
+			}
+		}()
+		f.stage(s)
+		w.At(f.until)
+		over.Store(true)
 		now = read(t, s.m)
 	})
-	return now
+	return now, read15s
 }
 
 // evidence is what has moved, without how far, and without the numbers that every use of a lock moves.
@@ -223,7 +239,7 @@ var normal = []string{
 }
 
 // row is a fault's line in README.md: the evidence by metric, with the labels' values.
-func row(fault string, evidence []string) string {
+func row(f fault, evidence []string) string {
 	var parts []string
 	last := ""
 	for _, series := range evidence {
@@ -243,7 +259,7 @@ func row(fault string, evidence []string) string {
 	if len(parts) == 0 {
 		parts = []string{"nothing else"}
 	}
-	return "| " + fault + " | " + strings.Join(parts, "<br>") + " |\n"
+	return "| " + f.name + " | " + strings.Join(parts, "<br>") + " | " + strings.ReplaceAll(f.alerts, " ", "<br>") + " |\n"
 }
 
 // Each fault leaves its own evidence in the numbers, and README.md says which.
@@ -253,11 +269,42 @@ func TestEachFaultShows(t *testing.T) {
 	seen := map[string]string{}
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
-			found := evidence(stage(t, f.stage, f.until))
+			now, _ := f.staged(t)
+			found := evidence(now)
 			key := strings.Join(found, " ")
 			require.Empty(t, seen[key], "it looks like another fault")
 			seen[key] = f.name
-			require.Contains(t, string(readme), row(f.name, found))
+			require.Contains(t, string(readme), row(f, found))
 		})
 	}
+}
+
+// Prometheus raises for each fault the alerts that README.md lists, and no others. It gets what the monitor has shown while
+// the fault was staged, every 15 seconds, and then the last of it for 20 minutes.
+func TestEachFaultRaisesItsAlerts(t *testing.T) {
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	var y strings.Builder
+	fmt.Fprintf(&y, "rule_files: [%q]\nevaluation_interval: 15s\ntests:\n", filepath.Join(here, "alerts.yml"))
+	for _, f := range faults {
+		now, scraped := f.staged(t)
+		fmt.Fprintf(&y, "- name: %s\n  interval: 15s\n  input_series:\n", f.name)
+		for series, last := range now {
+			fmt.Fprintf(&y, "  - {series: '%s', values: '0x4", series) // a minute of nothing before it
+			for _, n := range scraped {
+				fmt.Fprintf(&y, " %g", n[series])
+			}
+			fmt.Fprintf(&y, " %gx80'}\n", last)
+		}
+		// Nobody audits in these stories.
+		y.WriteString("  promql_expr_test:\n  - eval_time: 20m\n    expr: " +
+			`group by (alertname) (max_over_time(ALERTS{alertstate="firing",alertname!="RedisLockAuditStale"}[20m]))` +
+			"\n    exp_samples:\n")
+		for _, alert := range strings.Fields(f.alerts) {
+			fmt.Fprintf(&y, "    - {labels: '{alertname=\"RedisLock%s\"}', value: 1}\n", alert)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "faults_test.yml")
+	require.NoError(t, os.WriteFile(file, []byte(y.String()), 0o644))
+	promtool(t, "test", "rules", file)
 }
