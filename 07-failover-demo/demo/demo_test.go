@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -152,6 +153,27 @@ func TestStageIsCleared(t *testing.T) {
 			require.ErrorContains(t, err, "broken")
 		})
 	}
+}
+
+// A late write is refused, and so is a late read; the newest holder may do both as often as it likes.
+func TestFencedShop(t *testing.T) {
+	ctx := t.Context()
+	m := miniredis.RunT(t)
+	require.NoError(t, m.Set(stockKey, "100"))
+	s := openShop(m.Addr(), true)
+	write := func(stock int, fence int64) error { return s.Write(ctx, stock, fence) }
+	read := func(fence int64) error { _, err := s.Read(ctx, fence); return err }
+	require.NoError(t, write(99, 1))
+	require.NoError(t, read(2))
+	require.ErrorIs(t, write(98, 1), errStale, "2 has read")
+	require.ErrorIs(t, read(1), errStale)
+	require.NoError(t, write(98, 2))
+	require.NoError(t, write(97, 2))
+	require.NoError(t, write(96, 3))
+	require.ErrorIs(t, write(95, 2), errStale)
+	stock, err := s.Read(ctx, 3)
+	require.NoError(t, err)
+	require.Equal(t, 96, stock)
 }
 
 // The figures come from the times at which workers say they were inside, in whatever order they say it.

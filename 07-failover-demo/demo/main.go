@@ -37,6 +37,7 @@ type options struct {
 	json     bool
 	keep     bool
 	embedded bool
+	record   string // the file that gets the output
 }
 
 func main() {
@@ -54,6 +55,9 @@ func main() {
 	// The first Ctrl-C ends the run and cleans up; after a second one the system has to.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	if o.record != "" {
+		exit(record(ctx, o, o.record))
+	}
 	log := os.Stdout
 	if o.json {
 		log = os.Stderr
@@ -77,6 +81,7 @@ func parse(args []string) (options, error) {
 	o := options{cast: cast{workers: 10, outage: 1500 * time.Millisecond}}
 	flags.BoolVar(&o.json, "json", false, "print the results as JSON")
 	flags.BoolVar(&o.keep, "keep", false, "keep the servers' folders, and say where they are")
+	flags.StringVar(&o.record, "record", "", "put the output into this README, between its markers")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -15,6 +15,7 @@ import (
 type report struct {
 	io.Writer
 	live bool
+	copy io.Writer // gets the log as well, if there is one
 
 	mu    sync.Mutex
 	scene string
@@ -32,6 +33,9 @@ func (r *report) line(format string, args ...any) {
 	defer r.mu.Unlock()
 	r.wipe()
 	fmt.Fprintf(r, format+"\n", args...)
+	if r.copy != nil {
+		fmt.Fprintf(r.copy, format+"\n", args...)
+	}
 }
 
 // begin names the scene that the live line is about.

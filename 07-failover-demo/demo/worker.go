@@ -95,7 +95,7 @@ func work(spec string) error {
 	if err != nil {
 		return err
 	}
-	w.try, w.shop = try, openShop(w.job, w.lock)
+	w.try, w.shop = try, openShop(w.Shop, w.lock.fenced)
 	for ctx.Err() == nil {
 		if more := w.visit(ctx); !more {
 			return nil
@@ -132,10 +132,6 @@ func (j job) clients() []redis.UniversalClient {
 	return all
 }
 
-func openShop(j job, _ lock) shop {
-	return plainShop{redis.NewClient(&redis.Options{Addr: j.Shop})}
-}
-
 // visit tries to get in once and sells one item. It reports whether there may be more to sell.
 func (w *worker) visit(ctx context.Context) bool {
 	k, err := w.try(ctx, lockKey, w.TTL)
@@ -154,8 +150,10 @@ func (w *worker) visit(ctx context.Context) bool {
 
 // sell is the critical section: read, work, write.
 func (w *worker) sell(ctx context.Context, k lease) (what, string) {
-	stock, err := w.shop.Read(ctx)
+	stock, err := w.shop.Read(ctx, fenceOf(k))
 	switch {
+	case errors.Is(err, errStale):
+		return stale, err.Error()
 	case err != nil:
 		return failed, err.Error()
 	case stock <= 0:

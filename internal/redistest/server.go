@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -66,6 +67,15 @@ func Available() (path string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// Version is the name and the version of the server program: "redis-server 7.0.15".
+func Version() (string, error) {
+	path, _ := Available()
+	out, err := exec.Command(path, "--version").Output() // "Redis server v=7.0.15 sha=..."
+	_, rest, _ := strings.Cut(string(out), " v=")
+	number, _, _ := strings.Cut(rest, " ")
+	return filepath.Base(path) + " " + number, err
 }
 
 // Start runs a server on a free port of the loopback interface, in a directory of its own and without
