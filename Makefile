@@ -6,7 +6,7 @@ CHAPTERS   := $(sort $(foreach dir,$(wildcard [0-9][0-9]-*/lock.go),$(firstword 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution gen check lint race stress
+.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution lift gen check lint race stress
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -42,6 +42,9 @@ try: ## judge what you have written by the chapter's tests: make try CH=03
 
 solution: ## how the chapter's lock differs from yours: make solution CH=03
 	@$(GEN) solution $(CH)
+
+lift: ## copy a lock into your module, with a smoke test: make lift CH=04 DEST=../shop/lock PKG=lock
+	@$(GEN) lift "$(CH)" "$(DEST)" "$(PKG)"
 
 gen: ## rewrite the generated blocks in the READMEs
 	$(GEN)

@@ -20,6 +20,7 @@
 //	go run ./internal/gen breakit    makes the changes that the chapters list, and checks what fails; [NN [N]] for some
 //	go run ./internal/gen exercise NN  a skeleton of the lock for the reader to write; try judges it, solution shows the rest
 //	go run ./internal/gen exercises    checks that each skeleton fails, and that the lock put in passes
+//	go run ./internal/gen lift NN DEST PACKAGE  copies a lock into another module, with a smoke test
 //
 // It doesn't import the chapters: it runs their tests and reads what they record. So it works, and says what is
 // wrong, while a chapter doesn't even compile.
@@ -75,6 +76,8 @@ func run(args []string) error {
 		return explore(b, newPaper(os.Stdout))
 	case "breakit":
 		return tryChanges(b, args, newPaper(os.Stdout))
+	case "lift":
+		return lift(b, args, newPaper(os.Stdout))
 	case "exercises":
 		return checkExercises(b, args, newPaper(os.Stdout))
 	}
@@ -95,12 +98,17 @@ var ofOneChapter = map[string]func(*book, chapter, *paper) error{
 	"exercise": setExercise, "try": tryExercise, "solution": showSolution,
 }
 
-// moduleRoot is the nearest folder, from here upwards, with a go.mod.
+// moduleRoot is the module that the working directory is in.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
+	return moduleAbove(dir)
+}
+
+// moduleAbove is the nearest folder, from this one upwards, with a go.mod.
+func moduleAbove(dir string) (string, error) {
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
