@@ -21,7 +21,8 @@ type act struct {
 	signals bool // it stops a worker, which not every system can
 
 	oversells []string // the numbers of the locks that sell more than there is, as documented
-	refuses   []string // and of those whose late write the shop refuses
+	refuses   []string // of those whose late write the shop refuses
+	tells     []string // of those that tell a worker to stop
 	play      func(context.Context, *scene) error
 }
 
@@ -61,7 +62,7 @@ var acts = []act{
 		signals: true, oversells: []string{"01", "02", "03", "04", "05", "06"}, refuses: []string{"07"},
 	}, {
 		name: "5", short: "hung Redis", title: "Redis hangs for two leases", ttl: short, play: hung,
-		real: true, oversells: []string{"01", "02", "03"},
+		real: true, oversells: []string{"01", "02", "03"}, tells: []string{"04", "05"},
 	},
 }
 
@@ -252,10 +253,12 @@ func run(ctx context.Context, a act, l lock, o options, out *report) result {
 	return r
 }
 
-// said reports whether this is what the documentation says.
+// said reports whether this is what the documentation says. A lease may tell its holder to stop elsewhere too: on a
+// machine that stands still for longer than the lease.
 func (a act) said(l lock, f figures) bool {
-	oversells, refuses := slices.Contains(a.oversells, l.number()), slices.Contains(a.refuses, l.number())
-	return oversells == (f.Oversold > 0) && refuses == (f.Refused > 0) && f.Sold >= items && f.Failed == 0
+	in := func(numbers []string) bool { return slices.Contains(numbers, l.number()) }
+	return in(a.oversells) == (f.Oversold > 0) && in(a.refuses) == (f.Refused > 0) && (f.Told > 0 || !in(a.tells)) &&
+		f.Sold >= items && f.Failed == 0
 }
 
 // build starts the servers: the shop's, and those that the lock is on.

@@ -53,7 +53,7 @@ func main() {
 		exit(err)
 	}
 	// The first Ctrl-C ends the run and cleans up; after a second one the system has to.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	if o.record != "" {
 		exit(record(ctx, o, o.record))
