@@ -256,12 +256,12 @@ func (a audits) set(node string, r Report) {
 	a.at.WithLabelValues(node).SetToCurrentTime()
 }
 
-// Watch audits the Redis that the caller calls node now and then every so often, until ctx is done, and exports
-// what it finds. One process that does this for each Redis is enough.
-func (m *Monitor) Watch(ctx context.Context, node string, rdb redis.UniversalClient, every time.Duration, limits Limits) error {
+// Watch audits a Redis, which the caller calls node, at once and then at every interval until ctx is done, and exports what
+// it finds. It is enough if one process does this.
+func (m *Monitor) Watch(ctx context.Context, node string, rdb redis.UniversalClient, interval time.Duration, limits Limits) error {
 	failures := m.audit.failures.WithLabelValues(node)
 	m.audit.at.WithLabelValues(node) // 0 until an audit has succeeded: an alert notices if none ever does
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		switch r, err := Audit(ctx, rdb, limits); {

@@ -55,6 +55,34 @@ func Example() {
 	// redislock_unlocks_total released 2
 }
 
+// An audit finds the key that a crashed holder of chapter 1 has left: no process knows of it any more.
+func ExampleAudit() {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = rdb.Close() }()
+	ctx := context.Background()
+	_ = rdb.SetNX(ctx, "lock:order:1", "locked", 0).Err()
+	if _, err := watchdog.New(rdb).TryLock(ctx, "order:2", 30*time.Second); err != nil {
+		panic(err)
+	}
+
+	report, err := monitor.Audit(ctx, rdb, monitor.Limits{MaxTTL: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(report.Locks, "locks,", report.Problems(), "problem")
+	for _, key := range report.NoTTL.Keys {
+		fmt.Println(key.Name, "never expires")
+	}
+	// Output:
+	// 2 locks, 1 problem
+	// lock:order:1 never expires
+}
+
 // show prints the series of some metrics that are not zero.
 func show(from prometheus.Gatherer, names ...string) {
 	families, err := from.Gather()

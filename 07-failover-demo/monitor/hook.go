@@ -24,14 +24,14 @@ const (
 var commandOutcomes = []string{"done", "gone", "foreign", "refused", "no_answer", "no_connection", "cancelled"}
 
 // Hook counts the commands of a go-redis client to the Redis that the caller calls node: rdb.AddHook(m.Hook("redis-1")).
-// It knows the locks' scripts by the word after "--" in their first line, and calls everything else "other". What a
+// It knows the locks' scripts by how they begin ("-- extend: 1 done …"), and calls everything else "other". What a
 // new connection needs to begin with (HELLO, AUTH …) is left out; that it was made, or not, counts as "connect".
 func (m *Monitor) Hook(node string) redis.Hook {
 	vec := m.commands.MustCurryWith(prometheus.Labels{"node": node})
 	of := func(command string) []prometheus.Counter { return counters(vec, command, commandOutcomes) }
 	h := hook{connect: of("connect"), other: of("other")}
 	for _, name := range []string{"acquire", "extend", "release"} {
-		h.scripts = append(h.scripts, script{name, of(name)})
+		h.scripts = append(h.scripts, script{name: name, start: "-- " + name + ":", outcomes: of(name)})
 	}
 	return h
 }
@@ -43,8 +43,8 @@ type hook struct {
 }
 
 type script struct {
-	name     string
-	outcomes []prometheus.Counter
+	name, start string // "extend" and "-- extend:"
+	outcomes    []prometheus.Counter
 }
 
 // DialHook is for redis.Hook.
@@ -84,7 +84,7 @@ func (h hook) count(cmd redis.Cmder, err error) {
 	if args := cmd.Args(); len(args) > 1 && isEval(args[0]) {
 		text, _ := args[1].(string)
 		for _, s := range h.scripts {
-			if s.is(text) {
+			if strings.HasPrefix(text, s.start) {
 				s.outcomes[s.outcome(cmd, err)].Inc()
 				return
 			}
@@ -104,13 +104,6 @@ func (h hook) count(cmd redis.Cmder, err error) {
 func isEval(name any) bool { // without allocating, which cmd.Name does
 	word, ok := name.(string)
 	return ok && strings.EqualFold(word, "eval")
-}
-
-// is reports whether a script's first line calls it so: "-- extend: 1 done …" is called extend.
-func (s script) is(text string) bool {
-	text, comment := strings.CutPrefix(text, "-- ")
-	text, called := strings.CutPrefix(text, s.name)
-	return comment && called && strings.HasPrefix(text, ":")
 }
 
 // outcome says what the script has found.

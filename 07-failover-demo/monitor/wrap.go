@@ -61,12 +61,17 @@ func (l *Locker[H]) acquire(ctx context.Context, key string, ttl time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	k := &Lock[H]{handle: h, hold: hold{meter: l.meter, errs: &l.errs, ttl: ttl}}
-	if lease, ok := any(h).(interface{ Context() context.Context }); ok {
-		k.hold.lease = lease.Context()
-	}
+	k := &Lock[H]{handle: h, hold: hold{meter: l.meter, errs: &l.errs, lease: leaseOf(h), ttl: ttl}}
 	k.hold.begin(start)
 	return k, nil
+}
+
+// leaseOf returns the context that ends with the lease, or nil before chapter 4.
+func leaseOf(handle any) context.Context {
+	if lease, ok := handle.(interface{ Context() context.Context }); ok {
+		return lease.Context()
+	}
+	return nil
 }
 
 // attempt says how a call of Lock or TryLock ended.
@@ -116,3 +121,27 @@ func (k *Lock[H]) Key() string { return k.handle.Key() }
 
 // Handle returns the chapter's own handle, for what only that has: Context, Extend, Fence. Unlock the Lock, not the handle.
 func (k *Lock[H]) Handle() H { return k.handle }
+
+// Do runs fn while it holds the lock, and unlocks when fn returns, panics or calls runtime.Goexit. It does what the
+// chapters' own Do does, which takes its lock past the monitor: from chapter 4 on the context of fn ends with the lease,
+// and the errors of fn, of a lost lease and of Unlock are returned together.
+func (l *Locker[H]) Do(ctx context.Context, key string, ttl time.Duration, fn func(context.Context) error) (err error) {
+	k, err := l.Lock(ctx, key, ttl)
+	if err != nil {
+		return err
+	}
+	work, end := context.WithCancelCause(ctx)
+	lease := leaseOf(k.handle)
+	if lease != nil {
+		defer context.AfterFunc(lease, func() { end(context.Cause(lease)) })()
+	}
+	defer func() {
+		var lost error
+		if lease != nil && lease.Err() != nil {
+			lost = context.Cause(lease)
+		}
+		err = errors.Join(err, lost, k.Unlock(ctx))
+		end(nil)
+	}()
+	return fn(work)
+}

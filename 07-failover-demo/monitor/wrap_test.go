@@ -2,6 +2,7 @@ package monitor_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -162,5 +163,92 @@ func TestNestedHoldsCountEach(t *testing.T) {
 		require.Error(t, outer.Handle().Context().Err())
 		require.Equal(t, 2.0, read(t, m).of("leases_lost_total", `cause="expired"`))
 		require.Zero(t, read(t, m).of("held"))
+	})
+}
+
+// The oldest of the open holds is the one that is shown, in whatever order they end, and those above the threshold are counted.
+func TestOldestHold(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		m := monitor.New(monitor.WithTooLong(time.Minute))
+		locks := monitor.Wrap(m, "orders", watchdog.New(w.Client("A", w.Node("Redis")).Redis()), errs04)
+		begin := time.Now()
+		var held []*monitor.Lock[*watchdog.Lock]
+		for i := range 4 {
+			w.At(time.Duration(i) * 20 * time.Second)
+			k, err := locks.TryLock(ctx, string(rune('a'+i)), lease)
+			require.NoError(t, err)
+			held = append(held, k)
+		}
+		shows := func(open, tooLong int, oldest time.Duration) {
+			t.Helper()
+			n := read(t, m)
+			require.Equal(t, float64(open), n.of("held"))
+			require.Equal(t, float64(tooLong), n.of("held_too_long"))
+			require.InDelta(t, float64(begin.Add(oldest).Unix()), n.of("oldest_hold_timestamp_seconds"), 0.001)
+		}
+		w.At(70 * time.Second)
+		shows(4, 1, 0)
+		require.NoError(t, held[1].Unlock(ctx))
+		shows(3, 1, 0)
+		w.At(110 * time.Second)
+		shows(3, 2, 0)
+		require.NoError(t, held[0].Handle().Unlock(ctx)) // past the monitor, which notices all the same
+		shows(2, 1, 40*time.Second)
+		require.NoError(t, held[3].Unlock(ctx))
+		require.NoError(t, held[2].Unlock(ctx))
+		n := read(t, m)
+		require.NotContains(t, n, `redislock_oldest_hold_timestamp_seconds{name="orders"}`)
+		require.Zero(t, n.of("held"))
+		require.Zero(t, n.of("leases_lost_total"))
+	})
+}
+
+// Do is counted like Lock and Unlock. It returns every error, ends the work with the lease, and unlocks after a panic.
+func TestDo(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		n := w.Node("Redis")
+		c := w.Client("A", n)
+		m := monitor.New()
+		with03 := monitor.Wrap(m, "orders", saferelease.New(c.Redis()), errs03)
+		with04 := monitor.Wrap(m, "orders", watchdog.New(c.Redis()), errs04)
+		declined := errors.New("the card was declined")
+
+		require.NoError(t, with04.Do(ctx, "order:1", lease, func(work context.Context) error {
+			require.Equal(t, 1.0, read(t, m).of("held"))
+			return work.Err()
+		}))
+		err := with03.Do(ctx, "order:1", lease, func(work context.Context) error {
+			time.Sleep(lease + time.Second) // virtual
+			require.NoError(t, work.Err(), "before chapter 4 nobody tells")
+			return declined
+		})
+		require.ErrorIs(t, err, declined)
+		require.ErrorIs(t, err, saferelease.ErrExpired)
+		err = with04.Do(ctx, "order:1", lease, func(work context.Context) error {
+			n.Delete("lock:order:1")
+			<-work.Done()
+			return context.Cause(work)
+		})
+		require.ErrorIs(t, err, watchdog.ErrLockLost)
+		require.ErrorIs(t, err, watchdog.ErrExpired)
+		require.Panics(t, func() {
+			_ = with04.Do(ctx, "order:1", lease, func(context.Context) error { panic("in the work") })
+		})
+		require.Empty(t, n.Value("lock:order:1"))
+
+		held, err := with04.TryLock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, with03.Do(short, "order:1", lease, func(context.Context) error { panic("not reached") }), errs03.NotAcquired)
+		require.NoError(t, held.Unlock(ctx))
+
+		now := read(t, m)
+		require.Equal(t, 5.0, now.of("attempts_total", `outcome="acquired"`))
+		require.Equal(t, 3.0, now.of("unlocks_total", `outcome="released"`))
+		require.Equal(t, 2.0, now.of("unlocks_total", `outcome="expired"`))
+		require.Equal(t, 1.0, now.of("leases_lost_total", `cause="outlived"`))
+		require.Equal(t, 1.0, now.of("leases_lost_total", `cause="expired"`))
+		require.Zero(t, now.of("held"))
 	})
 }
