@@ -37,6 +37,7 @@ type drawing struct {
 	last    time.Duration // time of the last row
 	started bool
 	state   map[string]string // client → the mark that fills its lane while it is silent
+	depth   map[string]int    // client → how often it has entered and not left
 
 	row    []string // cells of the row being put together: a call and its instant answer share one
 	rowAt  time.Duration
@@ -44,7 +45,7 @@ type drawing struct {
 }
 
 func newDrawing(h *History, colour bool) *drawing {
-	d := &drawing{h: h, colour: colour, state: map[string]string{}, last: -1}
+	d := &drawing{h: h, colour: colour, state: map[string]string{}, depth: map[string]int{}, last: -1}
 	if len(h.Clients) <= mostLanes {
 		d.lanes = h.Clients
 	} else {
@@ -165,12 +166,15 @@ func keyState(e Event) string {
 func (d *drawing) mark(e Event) {
 	switch {
 	case e.Kind == Enter:
+		d.depth[e.Client]++
 		d.state[e.Client] = "┃"
 	case e.Kind == Leave:
-		d.state[e.Client] = ""
+		if d.depth[e.Client]--; d.depth[e.Client] <= 0 { // whoever has entered twice is still inside
+			d.depth[e.Client], d.state[e.Client] = 0, ""
+		}
 	case e.Kind != Fault || e.Client == "":
 	case e.Text == crashes:
-		d.state[e.Client] = "†"
+		d.depth[e.Client], d.state[e.Client] = 0, "†"
 	case e.Text == freezes, strings.HasPrefix(e.Text, "stops "):
 		d.state[e.Client] = strings.TrimSpace(d.state[e.Client] + " ‖")
 	case e.Text == thaws, e.Text == goesOn:

@@ -141,3 +141,22 @@ func TestTimelineOfMany(t *testing.T) {
 		"", "holds", "",
 	}, "\n"), Timeline(h, Check(h), false))
 }
+
+// Whoever enters twice is inside until it has left twice, in both pictures, also if it dies in between.
+func TestTimelineOfNestedStay(t *testing.T) {
+	h := &History{Clients: []string{"A", "B"}, Nodes: []string{"Redis"}, Events: []Event{
+		at(0, enter("A")), at(1, enter("A")), at(2, leave("A")), at(2, refusal("B", Taken)), at(3, leave("A")), at(3, refusal("B", Taken)),
+		at(4, enter("A")), at(5, enter("A")), at(6, Event{Kind: Fault, Client: "A", Text: crashes}), at(6, refusal("B", Taken)),
+		at(7, enter("A")), at(8, leave("A")), at(8, refusal("B", Taken)),
+	}}
+	var inside []string
+	for line := range strings.Lines(Timeline(h, Check(h), false)) {
+		if strings.Contains(line, "← taken") {
+			inside = append(inside, string([]rune(line)[11]))
+		}
+	}
+	require.Equal(t, []string{"┃", " ", "†", " "}, inside)
+	text := Mermaid(h, Check(h))
+	requireMermaid(t, text)
+	require.Contains(t, text, "activate A\n    Note over A: 1s enters\n    deactivate A\n    Note over B: 2s taken\n    deactivate A\n")
+}
