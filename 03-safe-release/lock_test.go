@@ -2,11 +2,8 @@ package saferelease_test
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"sync"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,14 +45,6 @@ func commands(h *sim.History) int {
 		}
 	}
 	return n
-}
-
-// The handle knows what is in Redis.
-func TestHandle(t *testing.T) {
-	stage(t, func(_ *sim.World, n *sim.Node, _ *sim.Client, k *saferelease.Lock) {
-		require.Equal(t, "order:1", k.Key())
-		require.Equal(t, n.Value("lock:order:1"), k.Token())
-	})
 }
 
 // After a definite answer there is nothing left to ask: a second Unlock sends nothing.
@@ -129,18 +118,4 @@ func TestDoWaits(t *testing.T) {
 		})
 		require.NoError(t, err)
 	})
-}
-
-// Without randomness there is no lock, and nobody guesses.
-func TestNoRandomness(t *testing.T) {
-	broken := errors.New("no entropy")
-	defer func(r any) { rand.Reader = r.(interface{ Read([]byte) (int, error) }) }(rand.Reader)
-	h := sim.Run(t, func(w *sim.World) {
-		locker := saferelease.New(w.Client("A", w.Node("Redis")).Redis())
-		rand.Reader = iotest.ErrReader(broken)
-		_, err := locker.TryLock(ctx, "order:1", lease)
-		require.ErrorIs(t, err, broken)
-		require.NotErrorIs(t, err, saferelease.ErrNotAcquired)
-	})
-	require.Zero(t, commands(h))
 }

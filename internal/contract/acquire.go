@@ -2,12 +2,16 @@ package contract
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"testing/iotest"
 	"time"
 
+	"example.com/redislock/internal/story"
 	"example.com/redislock/internal/wire"
 )
 
@@ -26,6 +30,7 @@ var acquiring = []promise{
 	{name: "A4_ended_context_sends_nothing", keep: endedContextSendsNothing},
 	{name: "A5_no_lock_without_redis", keep: noLockWithoutRedis},
 	{name: "A5_no_lock_without_memory", keep: noLockWithoutMemory},
+	{name: "A5_no_lock_without_randomness", keep: noLockWithoutRandomness, since: "02"},
 	{name: "A5_a_real_attempt", keep: aRealAttempt},
 	{name: "A6_key_and_ttl_come_together", keep: keyAndTTLComeTogether},
 	{name: "A6_crash_leaves_one_ttl", keep: crashLeavesOneTTL},
@@ -238,6 +243,28 @@ func noLockWithoutMemory(t *trial) {
 	t.free(at)
 	_, err = a.tryLock(ctx, key, lease)
 	t.returns(err, "TryLock when there is memory", success)
+}
+
+// Without randomness there is no token, and nobody guesses one. A source that gives a byte at a time is slow, and no less
+// random.
+func noLockWithoutRandomness(t *trial) {
+	a := t.client("A")
+	defer func(good io.Reader) { rand.Reader = good }(rand.Reader)
+	errNoEntropy := errors.New("no entropy")
+	slow := iotest.OneByteReader(rand.Reader)
+	rand.Reader = iotest.ErrReader(errNoEntropy)
+	for name, acquire := range map[string]func(context.Context, string, time.Duration) (story.Lock, error){
+		"TryLock": a.tryLock, "Lock": a.lock,
+	} {
+		_, err := acquire(ctx, key, lease)
+		t.returns(err, name, failed)
+		t.want(errors.Is(err, errNoEntropy), "the error hides its cause", err)
+	}
+	t.want(len(a.Requests()) == 0, "something is sent", a.Requests())
+	t.free(at)
+	rand.Reader = slow
+	_, token := a.holds(key)
+	t.want(!strings.HasSuffix(token, "00000000000000000000"), "the token is mostly zeros", token)
 }
 
 // Both calls ask Redis at least once, however little time there is.

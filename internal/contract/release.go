@@ -270,12 +270,15 @@ func freshTokenPerAcquisition(t *trial) {
 	a := t.client("A")
 	seen := map[string]bool{}
 	for range 1000 {
-		_, err := a.tryLock(ctx, key, lease)
+		k, err := a.tryLock(ctx, key, lease)
 		t.returns(err, "TryLock", success)
 		value := t.Truth().GetDel(ctx, at).Val()             // the lease ends
 		token := value[strings.LastIndexByte(value, ',')+1:] // chapter 5 puts the owner before it
 		t.want(hex128.MatchString(token), "the token is not 128 random bits", token)
 		t.want(!seen[token], "two acquisitions have one token", token)
+		if h, ok := k.(interface{ Token() string }); ok {
+			t.want(h.Token() == token, "the handle has another token", h.Token(), token)
+		}
 		seen[token] = true
 	}
 }
