@@ -11,6 +11,7 @@ var wrongUse = []promise{
 	{name: "U_empty_key", keep: emptyKey},
 	{name: "U_nil_client", keep: nilClient},
 	{name: "U_nil_locker", keep: nilLocker},
+	{name: "U_closed_client", keep: closedClient},
 	{name: "U_back_off_that_does_not_work", keep: backoffThatDoesNotWork},
 	{name: "U_odd_key_names", keep: oddKeyNames},
 }
@@ -45,6 +46,22 @@ func nilLocker(t *trial) {
 	for _, method := range t.ch.nilLocker {
 		t.returns(method(ctx), "a nil Locker", failed)
 	}
+}
+
+// A client that has been closed, often by a defer in the wrong order, is an error at once.
+func closedClient(t *trial) {
+	a := t.client("A")
+	k, token := a.holds(key)
+	_ = a.Redis().Close()
+	start := time.Now()
+	_, err := a.tryLock(ctx, "order:2", lease)
+	t.returns(err, "TryLock", failed)
+	_, err = a.lock(ctx, "order:2", lease)
+	t.returns(err, "Lock", failed)
+	t.returns(unlock(ctx, k), "Unlock", failed)
+	t.took(start, 0, "it takes long to say so")
+	t.untouched(at, token)
+	t.free("lock:order:2")
 }
 
 // A back-off without pauses, or one that ends before it begins, would be a storm. It is an error.
