@@ -28,12 +28,20 @@ const lease = 30 * time.Second
 // stage runs f in virtual time, with a client of one Redis and a lock that it holds.
 func stage(t *testing.T, f func(w *sim.World, n *sim.Node, a *sim.Client, k *saferelease.Lock), opts ...func(*redis.Options)) *sim.History {
 	return sim.Run(t, func(w *sim.World) {
+		defer explain(t, w)
 		n := w.Node("Redis")
 		a := w.Client("A", n, opts...)
 		k, err := saferelease.New(a.Redis()).TryLock(ctx, "order:1", lease)
 		require.NoError(t, err)
 		f(w, n, a, k)
 	})
+}
+
+// explain shows what happened, if the test fails.
+func explain(t *testing.T, w *sim.World) {
+	if t.Failed() {
+		t.Log("\n" + sim.Timeline(w.History(), sim.Check(w.History()), false))
+	}
 }
 
 // commands counts what has been sent.
@@ -95,11 +103,30 @@ func TestUnlockHasABudget(t *testing.T) {
 // would pass for a success.
 func TestLeaseEndsWithTheKey(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
+		defer explain(t, w)
 		n := w.Node("Redis")
 		a := w.Client("A", n)
 		k, err := saferelease.New(a.Redis()).TryLock(ctx, "order:1", 1900*time.Microsecond)
 		require.NoError(t, err)
 		w.At(1500 * time.Microsecond)
+		require.Empty(t, n.Value("lock:order:1"))
+		a.LoseReply(wire.Releases, 1)
+		require.ErrorIs(t, k.Unlock(ctx), saferelease.ErrExpired)
+	})
+}
+
+// The lease begins when the first request goes out, and not with the answer: here that takes two requests, and the
+// first one made the key.
+func TestLeaseBeginsWithTheRequest(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		defer explain(t, w)
+		n := w.Node("Redis")
+		a := w.Client("A", n)
+		a.LoseReply(wire.Acquires, 1)
+		k, err := saferelease.New(a.Redis()).TryLock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		require.Positive(t, w.Now())
+		w.At(lease + time.Millisecond)
 		require.Empty(t, n.Value("lock:order:1"))
 		a.LoseReply(wire.Releases, 1)
 		require.ErrorIs(t, k.Unlock(ctx), saferelease.ErrExpired)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing/iotest"
@@ -33,6 +34,7 @@ var acquiring = []promise{
 	{name: "A5_no_lock_without_randomness", keep: noLockWithoutRandomness, since: "02"},
 	{name: "A5_a_real_attempt", keep: aRealAttempt},
 	{name: "A6_key_and_ttl_come_together", keep: keyAndTTLComeTogether},
+	{name: "A6_no_success_without_a_ttl", keep: noSuccessWithoutATTL},
 	{name: "A6_crash_leaves_one_ttl", keep: crashLeavesOneTTL},
 	{name: "A7_key_without_ttl_is_not_repaired", keep: keyWithoutTTLIsNotRepaired},
 	{name: "A8_short_ttl_is_refused", keep: shortTTLIsRefused},
@@ -138,6 +140,7 @@ func lateRequestLeavesOneTTL(t *trial) {
 	defer cancel()
 	_, err := a.tryLock(ctx, key, lease)
 	t.returns(err, "TryLock", deadline)
+	t.want(t.ch.background || errors.Is(err, os.ErrDeadlineExceeded), "the error hides what go-redis says", err)
 	t.want(err != nil && strings.Contains(err.Error(), "may stay taken for up to "+lease.String()),
 		"the error does not say that the key may stay", err)
 	late.Await()
@@ -185,11 +188,11 @@ func redisErrorIsNotTaken(t *trial) {
 		"ERR something else",
 	} {
 		t.Refuse(message)
-		_, err := b.tryLock(ctx, key, lease)
+		_, err := b.tryLock(ctx, "order:2", lease)
 		t.returns(err, "TryLock", failed)
-		_, err = b.tryLock(ctx, "order:2", lease)
+		_, err = b.tryLock(ctx, key, lease)
 		t.returns(err, "TryLock", failed)
-		t.want(err != nil && strings.Contains(err.Error(), message), "the error does not say what Redis said", err)
+		t.tells(err, "TryLock", message)
 		t.Accept()
 	}
 	t.untouched(at, token)
@@ -223,7 +226,9 @@ func noLockWithoutRedis(t *trial) {
 	start := time.Now()
 	_, err := a.tryLock(ctx, key, lease)
 	t.returns(err, "TryLock", failed)
-	_, err = a.lock(ctx, key, lease)
+	patient, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	_, err = a.lock(patient, key, lease)
 	t.returns(err, "Lock", failed)
 	t.took(start, 10*time.Second, "it takes long to give up")
 	t.Up()
@@ -296,6 +301,15 @@ func keyAndTTLComeTogether(t *trial) {
 	_, err = b.lock(ctx, key, lease)
 	t.returns(err, "B's Lock", success)
 	t.leased(at, lease)
+}
+
+// Whoever needs a second request for the TTL, and can't get it through, does not have the lock.
+func noSuccessWithoutATTL(t *trial) {
+	a := t.client("A")
+	a.LoseRequest(wire.Extends, 4)
+	if _, err := a.tryLock(ctx, key, lease); err == nil {
+		t.leased(at, lease)
+	}
 }
 
 // A client that dies right after Redis has executed its first request leaves a key that ends by itself.

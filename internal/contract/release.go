@@ -18,6 +18,8 @@ var releasing = []promise{
 	{name: "R2_unlock_held_up_spares_the_next_holder", keep: unlockHeldUpSparesTheNext},
 	{name: "R3_unlock_on_an_ended_context", keep: unlockOnAnEndedContext},
 	{name: "R3_context_ends_during_unlock", keep: contextEndsDuringUnlock},
+	{name: "R3_unlock_keeps_the_values_of_its_context", keep: unlockKeepsTheValues},
+	{name: "R3_unlock_has_two_seconds", keep: unlockHasTwoSeconds, on: "virtual"},
 	{name: "R4_expired_is_one_round_trip", keep: expiredIsOneRoundTrip},
 	{name: "R4_stolen_is_one_round_trip", keep: stolenIsOneRoundTrip},
 	{name: "R4_expired_and_stolen_differ", keep: expiredAndStolenDiffer},
@@ -29,6 +31,7 @@ var releasing = []promise{
 	{name: "R4_reply_lost_is_not_expired", keep: replyLostIsNotExpired},
 	{name: "R4_request_lost_is_sent_again", keep: releaseLostIsSentAgain},
 	{name: "R4_every_reply_lost_can_be_repeated", keep: everyReplyLostCanBeRepeated},
+	{name: "R4_every_reply_lost_and_another_holds", keep: everyReplyLostAndAnotherHolds, since: "03"},
 	{name: "R4_reply_lost_after_the_lease_is_a_loss", keep: replyLostAfterTheLease},
 	{name: "R4_unlock_without_memory", keep: unlockWithoutMemory, on: "real"},
 	{name: "R5_fresh_token_per_acquisition", keep: freshTokenPerAcquisition},
@@ -98,6 +101,33 @@ func contextEndsDuringUnlock(t *trial) {
 	t.free(at)
 }
 
+// What the context carries, such as the id of a trace, reaches go-redis' hooks although its end does not.
+func unlockKeepsTheValues(t *trial) {
+	a := t.client("A")
+	k, _ := a.holds(key)
+	type id struct{}
+	var seen atomic.Value
+	a.Redis().AddHook(hook(func(ctx context.Context) {
+		if v := ctx.Value(id{}); v != nil {
+			seen.Store(v)
+		}
+	}))
+	t.returns(unlock(context.WithValue(ctx, id{}, "trace 7"), k), "Unlock", success)
+	t.want(seen.Load() == "trace 7", "a value of the context is lost", seen.Load())
+}
+
+// A Redis that hangs costs an Unlock two seconds, if go-redis heeds deadlines.
+func unlockHasTwoSeconds(t *trial) {
+	a := t.client("A", heedDeadlines)
+	k, _ := a.holds(key)
+	start := time.Now()
+	t.Hang()
+	err := unlock(ctx, k)
+	t.want(time.Since(start) == 2*time.Second, "Unlock does not take two seconds", time.Since(start))
+	t.Resume()
+	t.returns(err, "Unlock", deadline)
+}
+
 // A key that is gone is a definite answer: asked once, never retried.
 func expiredIsOneRoundTrip(t *trial) {
 	a := t.client("A")
@@ -138,7 +168,9 @@ func redisErrorIsNotALoss(t *trial) {
 		"ERR something else",
 	} {
 		t.Refuse(message)
-		t.returns(unlock(ctx, k), "Unlock", failed)
+		err := unlock(ctx, k)
+		t.returns(err, "Unlock", failed)
+		t.tells(err, "Unlock", message)
 		t.Accept()
 		t.untouched(at, token)
 	}
@@ -233,7 +265,24 @@ func everyReplyLostCanBeRepeated(t *trial) {
 	t.returns(unlock(ctx, k), "Unlock", failed)
 	lose.Store(false)
 	t.free(at)
+	t.Refuse("ERR something else")
+	t.returns(unlock(ctx, k), "Unlock of a Redis in trouble", failed) // and forgets nothing
+	t.Accept()
 	t.returns(unlock(ctx, k), "the second Unlock", success)
+}
+
+// The same when another has taken the lock meanwhile. Within the lease that is no theft: the first Unlock has freed it.
+func everyReplyLostAndAnotherHolds(t *trial) {
+	a := t.client("A")
+	k, _ := a.holds(key)
+	lose := atomic.Bool{}
+	lose.Store(true)
+	a.LoseReply(func(words []string) bool { return lose.Load() && wire.Releases(words) }, 100)
+	t.returns(unlock(ctx, k), "Unlock", failed)
+	lose.Store(false)
+	_, token := t.client("B").holds(key)
+	t.returns(unlock(ctx, k), "the second Unlock", success)
+	t.untouched(at, token)
 }
 
 // When the lease has ended before, a lost reply does not turn the loss into a success.

@@ -124,6 +124,13 @@ func (t *trial) returns(err error, call string, want ...class) {
 	t.want(slices.Equal(got, want), fmt.Sprintf("%s answers %q and not %q", call, got, want), err)
 }
 
+// tells wants an error of Redis' to say which lock it is about and what Redis has said, and to be found as a redis.Error.
+func (t *trial) tells(err error, call, message string) {
+	var answer redis.Error
+	t.want(errors.As(err, &answer) && strings.Contains(err.Error(), message), call+" hides what Redis says", err)
+	t.want(err != nil && strings.Contains(err.Error(), key), call+" does not say which lock it is about", err)
+}
+
 // state is what Redis has under a key.
 type state struct {
 	kind  string // "none" if there is no such key

@@ -22,10 +22,12 @@ var waiting = []promise{
 	{name: "A4_deadline_while_waiting", keep: deadlineWhileWaiting},
 	{name: "A4_deadline_inside_an_attempt", keep: deadlineInsideAnAttempt},
 	{name: "A4_cancel_while_waiting", keep: cancelWhileWaiting},
+	{name: "A4_context_ends_as_the_lock_comes", keep: contextEndsAsTheLockComes},
 	{name: "A4_redis_error_while_waiting", keep: redisErrorWhileWaiting},
 	{name: "A9_waiter_enters_after_release", keep: waiterEntersAfterRelease},
 	{name: "A9_waiter_enters_after_expiry", keep: waiterEntersAfterExpiry, on: "virtual"},
 	{name: "A9_fifty_waiters_are_no_storm", keep: fiftyWaitersAreNoStorm, on: "virtual"},
+	{name: "A9_pauses_double", keep: pausesDouble, on: "virtual"},
 	{name: "A9_five_minutes_of_waiting", keep: fiveMinutesOfWaiting, on: "virtual"},
 	{name: "A9_the_callers_back_off", keep: theCallersBackoff, on: "virtual"},
 	{name: "A9_errors_are_no_storm", keep: errorsAreNoStorm, on: "virtual"},
@@ -79,6 +81,22 @@ func cancelWhileWaiting(t *trial) {
 	t.took(start, 0, "Lock goes on after a cancel")
 	t.returns(err, "Lock", taken, cancelled)
 	t.untouched(at, token)
+}
+
+// The context ends while the attempt that succeeds is on its way. The caller gets the lock, or an error and no lock.
+func contextEndsAsTheLockComes(t *trial) {
+	t.client("A").holds(key)
+	b := t.client("B")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	end := begin(func() { _, _ = b.lock(ctx, key, lease) })
+	tries(b)
+	late := b.Hold(wire.Acquires)
+	late.Await()
+	t.loses(at)
+	cancel()
+	late.Deliver()
+	end()
 }
 
 // A Redis error ends the waiting. It is neither "taken" nor a context's error, although the lock was taken before.
@@ -135,7 +153,7 @@ func fiftyWaitersAreNoStorm(t *trial) {
 	var entered sync.WaitGroup
 	for i := range waiters {
 		w := t.client(fmt.Sprint("W", i))
-		w.Redis().AddHook(&asked)
+		w.Redis().AddHook(hook(asked.note))
 		entered.Go(func() {
 			k, err := w.lock(ctx, key, lease)
 			t.returns(err, "Lock", success)
@@ -167,10 +185,16 @@ func crowd(times []time.Time, from time.Time) int {
 	return most
 }
 
-// stamps is a go-redis hook that notes when commands are sent.
+// stamps notes when commands are sent.
 type stamps struct {
 	mu    sync.Mutex
 	times []time.Time
+}
+
+func (s *stamps) note(context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.times = append(s.times, time.Now())
 }
 
 func (s *stamps) all() []time.Time {
@@ -181,19 +205,41 @@ func (s *stamps) all() []time.Time {
 	return times
 }
 
-func (s *stamps) DialHook(next redis.DialHook) redis.DialHook { return next }
+// hook is a go-redis hook that is told of every command.
+type hook func(ctx context.Context)
 
-func (s *stamps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		s.mu.Lock()
-		s.times = append(s.times, time.Now())
-		s.mu.Unlock()
+		h(ctx)
 		return next(ctx, cmd)
 	}
 }
 
-func (s *stamps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// The first pause is at most the shortest one, each may be twice as long as the one before, and half of it is left to
+// chance.
+func pausesDouble(t *trial) {
+	t.foreign(at, 0)
+	b := t.client("B")
+	b.Redis().Ping(ctx) // a new connection would count
+	var asked stamps
+	b.Redis().AddHook(hook(asked.note))
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := b.lock(ctx, key, lease)
+	t.returns(err, "Lock", taken, deadline)
+	upTo := firstPause
+	times := asked.all()
+	for i := range len(times) - 1 {
+		pause := times[i+1].Sub(times[i])
+		t.want(pause >= upTo/2 && pause <= upTo, "a pause is not what it should be", i, pause)
+		upTo = min(2*upTo, longestPause)
+	}
 }
 
 // The pauses grow up to their longest and stay there, however long it takes.
@@ -220,6 +266,9 @@ func theCallersBackoff(t *trial) {
 	t.returns(err, "Lock", taken, deadline)
 	n := len(b.Requests())
 	t.want(n >= 10 && n <= 25, "the pauses are not the caller's", n)
+	short, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	t.returns(t.ch.withBackoff(b.Redis(), time.Second, time.Second)(short), "Lock with equal pauses", taken, deadline)
 }
 
 // A Redis that answers with errors has trouble enough. Lock reports the first one and does not insist.

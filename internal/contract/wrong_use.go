@@ -10,6 +10,7 @@ import (
 var wrongUse = []promise{
 	{name: "U_empty_key", keep: emptyKey},
 	{name: "U_nil_client", keep: nilClient},
+	{name: "U_wrapped_client", keep: wrappedClient},
 	{name: "U_nil_locker", keep: nilLocker},
 	{name: "U_closed_client", keep: closedClient},
 	{name: "U_back_off_that_does_not_work", keep: backoffThatDoesNotWork},
@@ -41,7 +42,16 @@ func nilClient(t *trial) {
 	}
 }
 
-// So is a Locker that is not there.
+// A client may be of the caller's own type, and that need not be a pointer.
+func wrappedClient(t *trial) {
+	a := t.client("A")
+	a.locker = t.ch.New(struct{ redis.UniversalClient }{a.Redis()})
+	k, _ := a.holds(key)
+	t.leased(at, lease)
+	t.returns(unlock(ctx, k), "Unlock", success)
+}
+
+// A Locker that is not there is an error too.
 func nilLocker(t *trial) {
 	for _, method := range t.ch.nilLocker {
 		t.returns(method(ctx), "a nil Locker", failed)
