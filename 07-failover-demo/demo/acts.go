@@ -44,8 +44,9 @@ type cast struct {
 }
 
 const (
-	long  = 30 * time.Second // longer than any of the acts, so only the fault can end the lease
-	short = 1500 * time.Millisecond
+	long   = 30 * time.Second // longer than any of the acts, so only the fault can end the lease
+	medium = 5 * time.Second  // longer than the outage; a key that a dead server keeps blocks nobody for longer
+	short  = 1500 * time.Millisecond
 )
 
 var acts = []act{
@@ -56,7 +57,7 @@ var acts = []act{
 		name: "2", short: "failover", title: "the primary is killed while its replica lags, Sentinel promotes", ttl: long, play: failover,
 		group: true, real: true, oversells: []string{"01", "02", "03", "04", "05"},
 	}, {
-		name: "3", short: "restarts", title: "two servers are killed, and come back with their data", ttl: long, play: restart,
+		name: "3", short: "restarts", title: "two servers are killed, and come back with their data", ttl: medium, play: restart,
 	}, {
 		name: "4", short: "frozen worker", title: "a worker is stopped before its write, past its lease", ttl: short, play: frozen,
 		signals: true, oversells: []string{"01", "02", "03", "04", "05", "06"}, refuses: []string{"07"},

@@ -74,6 +74,7 @@ type worker struct {
 	word <-chan struct{} // closed when the word comes
 	out  *json.Encoder
 
+	attempts    int // in vain, in a row
 	lastRefusal time.Time
 }
 
@@ -137,9 +138,10 @@ func (w *worker) visit(ctx context.Context) bool {
 	k, err := w.try(ctx, lockKey, w.TTL)
 	if err != nil {
 		w.refused(err)
-		time.Sleep(time.Millisecond + rand.N(4*time.Millisecond))
+		w.pause()
 		return true
 	}
+	w.attempts = 0
 	enter := time.Now()
 	w.tell(event{What: entered, Enter: enter.UnixNano()})
 	end, why := w.sell(ctx, k)
@@ -206,6 +208,13 @@ func (w *worker) unlock(ctx context.Context, k lease) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// pause keeps waiters from coming all at once. With a lock on several nodes they could split the votes for ever.
+func (w *worker) pause() {
+	longest := 2 * time.Millisecond << min(w.attempts, 5)
+	w.attempts++
+	time.Sleep(longest/2 + rand.N(longest/2))
 }
 
 func (w *worker) refused(err error) {
