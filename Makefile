@@ -6,7 +6,7 @@ CHAPTERS   := $(sort $(foreach dir,$(wildcard [0-9][0-9]-*/lock.go),$(firstword 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution lift gen check lint race stress
+.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution lift demo gen check lint race stress
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -45,6 +45,9 @@ solution: ## how the chapter's lock differs from yours: make solution CH=03
 
 lift: ## copy a lock into your module, with a smoke test: make lift CH=04 DEST=../shop/lock PKG=lock
 	@$(GEN) lift "$(CH)" "$(DEST)" "$(PKG)"
+
+demo: ## ten processes sell 100 items while real Redis servers fail: which lock oversells?
+	@$(GO) run ./07-failover-demo/demo
 
 gen: ## rewrite the generated blocks in the READMEs
 	$(GEN)

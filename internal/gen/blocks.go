@@ -98,27 +98,15 @@ func (p page) fill(m *maker) (lines []string, drifted []string, err error) {
 	return append(lines, p.lines[end:]...), drifted, errors.Join(errs...)
 }
 
-// pages are all pages that may have blocks.
+// pages are all Markdown files.
 func (b *book) pages() ([]page, error) {
 	var all []page
-	for _, pattern := range []string{"README.md", "[0-9][0-9]-*/README.md", "docs/*.md"} {
-		files, err := filepath.Glob(filepath.Join(b.root, filepath.FromSlash(pattern)))
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			text, err := readText(file)
-			if err != nil {
-				return nil, err
-			}
-			name, err := filepath.Rel(b.root, file)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, page{name: filepath.ToSlash(name), lines: splitLines(text)})
-		}
-	}
-	return all, nil
+	err := eachFile(b.root, ".md", func(name string) error {
+		text, err := readText(filepath.Join(b.root, filepath.FromSlash(name)))
+		all = append(all, page{name: name, lines: splitLines(text)})
+		return err
+	})
+	return all, err
 }
 
 // rewriteAll fills the blocks of all pages, or only says which of them have drifted. With an error in any page
@@ -150,15 +138,27 @@ func rewriteAll(b *book, check bool, out io.Writer) error {
 		return err
 	}
 	if check {
-		return verdict(out, m.made, drifts)
+		complaints, err := checkProse(b, pages)
+		if err != nil {
+			return err
+		}
+		return verdict(out, m.made, drifts, complaints)
 	}
 	fmt.Fprintf(out, "%d blocks in %d pages, %d rewritten\n", m.made, len(pages), drifts)
 	return write(b, changed)
 }
 
-func verdict(out io.Writer, blocks, drifts int) error {
+func verdict(out io.Writer, blocks, drifts int, complaints []string) error {
+	for _, complaint := range complaints {
+		fmt.Fprintln(out, complaint)
+	}
+	if len(complaints) > 0 {
+		fmt.Fprintf(out, "\n%d things in the text are wrong.\n", len(complaints))
+	}
 	if drifts > 0 {
 		fmt.Fprintf(out, "\n%d of %d blocks have drifted. Run make gen, and look at what changes.\n", drifts, blocks)
+	}
+	if drifts+len(complaints) > 0 {
 		return silent{}
 	}
 	fmt.Fprintf(out, "%d blocks, none has drifted\n", blocks)

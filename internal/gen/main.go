@@ -11,7 +11,8 @@
 // The kinds of blocks are listed in kinds.go. How it is used:
 //
 //	go run ./internal/gen            rewrites the blocks
-//	go run ./internal/gen -check     writes nothing, shows what has drifted, and then fails
+//	go run ./internal/gen -check     writes nothing, shows what has drifted, and then fails; looks at the text too:
+//	                                 do its links, tests and commands exist, and is no Go code pasted into it
 //	go run ./internal/gen tour [NN]  the walk through all chapters, or through some
 //	go run ./internal/gen story NN   the stories of one chapter
 //	go run ./internal/gen diff NN    what changed in lock.go since the chapter before
@@ -64,32 +65,23 @@ func run(args []string) error {
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
-	switch command {
-	case "", "-check", "--check":
+	if command == "" || command == "-check" || command == "--check" {
 		if len(args) > 0 {
 			return fmt.Errorf("gen takes no %q here", args[0])
 		}
 		return rewriteAll(b, command != "", os.Stdout)
-	case "tour":
-		return tour(b, args, newPaper(os.Stdout))
-	case "explore":
-		return explore(b, newPaper(os.Stdout))
-	case "breakit":
-		return tryChanges(b, args, newPaper(os.Stdout))
-	case "lift":
-		return lift(b, args, newPaper(os.Stdout))
-	case "exercises":
-		return checkExercises(b, args, newPaper(os.Stdout))
 	}
-	do, ok := ofOneChapter[command]
-	if !ok {
+	if !knows(command) {
 		return fmt.Errorf("gen can't %q: its documentation says what it can", command)
+	}
+	if do, ok := ofAll[command]; ok {
+		return do(b, args, newPaper(os.Stdout))
 	}
 	ch, err := b.one(command, args)
 	if err != nil {
 		return err
 	}
-	return do(b, ch, newPaper(os.Stdout))
+	return ofOneChapter[command](b, ch, newPaper(os.Stdout))
 }
 
 // ofOneChapter are the commands that need a chapter.
@@ -97,6 +89,14 @@ var ofOneChapter = map[string]func(*book, chapter, *paper) error{
 	"story": stories, "diff": showDiff, "break": breakIt,
 	"exercise": setExercise, "try": tryExercise, "solution": showSolution,
 }
+
+// ofAll are the others.
+var ofAll = map[string]func(*book, []string, *paper) error{
+	"tour": tour, "explore": explore, "breakit": tryChanges, "exercises": checkExercises, "lift": lift,
+}
+
+// knows reports whether there is such a command.
+func knows(command string) bool { return ofOneChapter[command] != nil || ofAll[command] != nil }
 
 // moduleRoot is the module that the working directory is in.
 func moduleRoot() (string, error) {

@@ -50,7 +50,7 @@ func breakIt(b *book, ch chapter, p *paper) error {
 }
 
 // explore runs the explorations, and prints what they found without what go test says around it.
-func explore(b *book, p *paper) error {
+func explore(b *book, _ []string, p *paper) error {
 	args := []string{"test", "-count=1", "-v", "-run", "Explore"}
 	for _, ch := range b.chapters {
 		args = append(args, "./"+ch.dir)
