@@ -54,6 +54,7 @@ func requireFound(t testing.TB, r monitor.Report) {
 
 // An audit of a real server finds what is wrong, and nothing else. It asks for pages of any size.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	fill(t, rdb)
@@ -73,6 +74,7 @@ func TestAudit(t *testing.T) {
 
 // Every maxmemory policy but noeviction may delete a lock. A server that does not say which it has is no reason to give up.
 func TestAuditReadsTheEvictionPolicy(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	for policy, evicts := range map[string]bool{"noeviction": false, "allkeys-lru": true, "volatile-ttl": true} {
@@ -93,6 +95,7 @@ func TestAuditReadsTheEvictionPolicy(t *testing.T) {
 
 // What the locks themselves leave in Redis is in order, at any depth.
 func TestAuditOfGoodLocks(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	_, err := watchdog.New(rdb).TryLock(ctx, "order:1", lease)
 	require.NoError(t, err)
@@ -138,6 +141,7 @@ func TestAuditIsBounded(t *testing.T) {
 
 // A ring's shards are one Redis: the audit visits all of them.
 func TestAuditOfARing(t *testing.T) {
+	t.Parallel()
 	a, b := redistest.Start(t), redistest.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
 	defer func() { require.NoError(t, ring.Close()) }()
@@ -154,6 +158,7 @@ func TestAuditOfARing(t *testing.T) {
 
 // A cluster's masters are one Redis too.
 func TestAuditOfACluster(t *testing.T) {
+	t.Parallel()
 	a, b := redistest.Start(t, "--cluster-enabled", "yes"), redistest.Start(t, "--cluster-enabled", "yes")
 	ca, cb := a.Client(t), b.Client(t)
 	require.NoError(t, ca.ClusterAddSlotsRange(ctx, 0, 8191).Err())
@@ -181,6 +186,7 @@ func TestAuditOfACluster(t *testing.T) {
 
 // Watch exports what the audits find, says when the last one succeeded, and counts those that don't.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	fill(t, rdb)

@@ -20,6 +20,7 @@ import (
 // The monitor's numbers are those of a real server that counts for itself: Redis says how often it has executed SET, PTTL,
 // PEXPIRE and DEL inside the scripts, and a proxy in between which scripts came by.
 func TestNumbersAgreeWithTheServer(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	rdb := proxy.Client(t)
@@ -30,13 +31,13 @@ func TestNumbersAgreeWithTheServer(t *testing.T) {
 	var callers sync.WaitGroup
 	for i := range 8 {
 		callers.Go(func() {
-			for j := range 10 {
+			for j := range 6 {
 				call := locks.Lock
 				if (i+j)%3 == 0 {
 					call = locks.TryLock
 				}
 				if k, err := call(ctx, "order:1", lease); err == nil {
-					time.Sleep(time.Duration(j) * 5 * time.Millisecond) // work, some of it long enough to be renewed
+					time.Sleep(time.Duration(j) * 10 * time.Millisecond) // work, some of it long enough to be renewed
 					if err := k.Unlock(ctx); err != nil {
 						t.Error(err)
 					}
@@ -61,11 +62,11 @@ func TestNumbersAgreeWithTheServer(t *testing.T) {
 
 	require.Equal(t, calls["set"]-calls["pttl"], int(n.of("attempts_total", `outcome="acquired"`)))
 	require.Equal(t, calls["del"], int(n.of("unlocks_total", `outcome="released"`)))
-	require.Equal(t, 80, int(n.of("attempts_total")))
+	require.Equal(t, 48, int(n.of("attempts_total")))
 	require.Equal(t, calls["del"], int(n.of("hold_seconds_count")))
 	require.Zero(t, n.of("held"))
 	require.Zero(t, n.of("leases_lost_total"))
-	for name, min := range map[string]float64{`outcome="acquired"`: 20, `outcome="taken"`: 1} {
+	for name, min := range map[string]float64{`outcome="acquired"`: 10, `outcome="taken"`: 1} {
 		require.GreaterOrEqual(t, n.of("attempts_total", name), min, "too little happened to prove anything")
 	}
 	require.Positive(t, calls["pexpire"], "nothing was renewed")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	watchdog "example.com/redislock/04-watchdog"
@@ -25,28 +26,27 @@ func TestRealFaultsShow(t *testing.T) {
 		},
 	} {
 		t.Run(outcome, func(t *testing.T) {
-			t.Parallel() // mostly it waits for a lease to end
+			t.Parallel()
 			server := redistest.Start(t)
-			rdb := server.Client(t)
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Second}) // the hook counts when go-redis gives up
+			defer func() { require.NoError(t, rdb.Close()) }()
 			m := monitor.New()
 			rdb.AddHook(m.Hook("redis"))
 			locks := monitor.Wrap(m, "orders", watchdog.New(rdb), errs04)
-			k, err := locks.TryLock(ctx, "order:1", 2*time.Second)
+			k, err := locks.TryLock(ctx, "order:1", lease)
 			require.NoError(t, err)
-			defer func() { _ = k.Unlock(ctx) }()
+			require.NoError(t, k.Unlock(ctx))
 			hurt(server)
 			eventually := func(metric string, labels ...string) {
 				t.Helper()
 				require.Eventually(t, func() bool { return read(t, m).of(metric, labels...) > 0 }, 30*time.Second, 20*time.Millisecond,
 					"%s %q", metric, labels)
 			}
-			_, err = locks.TryLock(ctx, "order:2", 2*time.Second)
+			_, err = locks.TryLock(ctx, "order:2", lease)
 			require.Error(t, err)
 			eventually("attempts_total", `outcome="error"`)
-			eventually("leases_lost_total", `cause="not_renewed"`)
 			eventually("commands_total", fmt.Sprintf("outcome=%q", outcome))
 			n := read(t, m)
-			require.Zero(t, n.of("held"))
 			require.Equal(t, outcome == "no_connection", n.of("commands_total", `command="connect"`, `outcome="no_connection"`) > 0)
 			for _, other := range []string{"no_connection", "refused", "foreign"} {
 				if other != outcome {
@@ -62,6 +62,7 @@ func TestRealFaultsShow(t *testing.T) {
 
 // Any number of keys is the same number of time series.
 func TestSeriesDoNotGrowWithKeys(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	m := monitor.New()
 	rdb.AddHook(m.Hook("redis"))
