@@ -13,6 +13,7 @@ import (
 
 	watchdog "example.com/redislock/04-watchdog"
 	"example.com/redislock/internal/sim"
+	"example.com/redislock/internal/wire"
 )
 
 var ctx = context.Background()
@@ -285,4 +286,16 @@ func TestNilLock(t *testing.T) {
 	var k *watchdog.Lock
 	require.ErrorIs(t, k.Extend(ctx, lease), watchdog.ErrNotHeld)
 	require.ErrorIs(t, k.Unlock(ctx), watchdog.ErrNotHeld)
+}
+
+// R4: a loss that is known stays a loss, although the Unlock is sent twice and finds nothing the second time either.
+func TestKnownLossIsNoLostReply(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.node.Delete(at)
+		s.At(11 * time.Second)
+		lost(t, s.k, watchdog.ErrExpired)
+		require.False(t, s.k.Until().After(time.Now()))
+		s.a.LoseReply(wire.Releases, 1)
+		require.ErrorIs(t, s.k.Unlock(ctx), watchdog.ErrExpired)
+	})
 }

@@ -67,7 +67,8 @@ local owner, hold = string.match(value, '^(%x+):(%x+),')
 if owner ~= ARGV[3] then return left end
 if not string.find(value, ','..ARGV[1], 1, true) then
 	value = value..','..ARGV[1]
-	redis.call('SET', KEYS[1], value, 'PX', math.max(left, tonumber(ARGV[2])))
+	redis.call('SET', KEYS[1], value, 'KEEPTTL')
+	if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 end
 local _, depth = string.gsub(value, ',', ',')
 return {depth, hold}`
@@ -306,10 +307,7 @@ func (k *Lock) enter(ctx context.Context, hold string, sent time.Time, ttl time.
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := o.leases[at]
-	if h != nil && h.hold != hold {
-		_ = h.lose(ErrExpired) // the key was gone in between, and who holds the old lease must not take the new one for it
-	}
-	if h == nil || !h.join(k.token, sent, ttl) {
+	if h == nil || !h.join(hold, k.token, sent, ttl) {
 		h = &lease{locker: k.locker, key: k.key, hold: hold, late: forever, ttls: map[string]time.Duration{k.token: ttl}}
 		if err := h.begin(sent, ttl); err != nil {
 			return err
@@ -356,10 +354,14 @@ func (h *lease) begin(sent time.Time, ttl time.Duration) error {
 	return nil
 }
 
-// join lets one more token count on the lease, unless that has ended.
-func (h *lease) join(token string, sent time.Time, ttl time.Duration) bool {
+// join lets one more token count on the lease, unless that has ended. It has ended too if the key is of another hold: then it
+// was gone in between, and whoever counts on the lease has to know.
+func (h *lease) join(hold, token string, sent time.Time, ttl time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.hold != hold {
+		_ = h.lose(ErrExpired)
+	}
 	if h.ctx.Err() != nil {
 		return false
 	}
@@ -468,13 +470,9 @@ func (h *lease) extend(ctx context.Context, token string, wanted time.Duration) 
 		h.ttls[token] = min(had, wanted) // a longer one counts once it has succeeded
 	}
 	ttl := min(max(h.longest(), wanted), h.holdEnd.Sub(sent)) // the key ends with the hold
-	args := []any{"EVAL", extendScript, 1, redisKey(h.key), ttl.Milliseconds()}
-	for _, token := range slices.Sorted(maps.Keys(h.ttls)) {
-		args = append(args, token)
-	}
-	h.lasts(earlier(h.until, h.deadline(sent, ttl))) // a shorter lease is shorter now, whatever comes back
+	h.lasts(earlier(h.until, h.deadline(sent, ttl)))          // a shorter lease is shorter now, whatever comes back
+	cmd := h.request(ctx, ttl)
 	h.mu.Unlock()
-	cmd := &once{Cmd: redis.NewCmd(ctx, args...)}
 	_, err := h.locker.send(ctx, h.locker.timeout(ttl), cmd)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -501,6 +499,15 @@ func (h *lease) extend(ctx context.Context, token string, wanted time.Duration) 
 	}
 }
 
+// request keeps the key for all tokens of the lease.
+func (h *lease) request(ctx context.Context, ttl time.Duration) *once {
+	args := []any{"EVAL", extendScript, 1, redisKey(h.key), ttl.Milliseconds()}
+	for _, token := range slices.Sorted(maps.Keys(h.ttls)) {
+		args = append(args, token)
+	}
+	return &once{Cmd: redis.NewCmd(ctx, args...)}
+}
+
 // lasts sets the deadline.
 func (h *lease) lasts(until time.Time) {
 	h.until = until
@@ -520,8 +527,9 @@ func (h *lease) expire() {
 	}
 }
 
-// lose tells the holder. It is final: a renewal that succeeds after this changes nothing.
+// lose tells the holder. It is final: a renewal that succeeds after this changes nothing, and the lease lasts no longer.
 func (h *lease) lose(why error) error {
+	h.until = earlier(h.until, time.Now())
 	h.end(fmt.Errorf("%w: %w", ErrLockLost, why))
 	h.expiry.Stop()
 	return fmt.Errorf("extend %q: %w", h.key, why)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	reentrant "example.com/redislock/05-reentrant"
 	"example.com/redislock/internal/sim"
+	"example.com/redislock/internal/wire"
 )
 
 var ctx = context.Background()
@@ -25,8 +27,10 @@ const (
 // scene is one Redis, and A, who holds order:1 there.
 type scene struct {
 	*sim.World
+	t      *testing.T
 	node   *sim.Node
 	a      *sim.Client
+	mine   context.Context // A's, with its owner
 	locker *reentrant.Locker
 	k      *reentrant.Lock
 }
@@ -35,16 +39,37 @@ type scene struct {
 func stage(t *testing.T, f func(s *scene), opts ...reentrant.Option) *sim.History {
 	t.Helper()
 	return sim.Run(t, func(w *sim.World) {
-		s := &scene{World: w, node: w.Node("Redis")}
+		s := &scene{World: w, t: t, node: w.Node("Redis")}
 		s.a = w.Client("A", s.node)
+		s.mine = reentrant.WithOwner(ctx)
 		s.locker = reentrant.New(s.a.Redis(), opts...)
 		var err error
-		s.k, err = s.locker.TryLock(ctx, "order:1", lease)
+		s.k, err = s.locker.TryLock(s.mine, "order:1", lease)
 		require.NoError(t, err)
 		w.AtEnd(func() { _ = s.k.Unlock(ctx) })
 		f(s)
 	})
 }
+
+// value is what the key holds as long as these have it, the one that created it first.
+func (s *scene) value(all ...*reentrant.Lock) string {
+	value := s.node.Value(at)[:33] + all[0].Token()
+	for _, k := range all {
+		value += "," + k.Token()
+	}
+	return value
+}
+
+// again lets A enter once more. What it has not unlocked in the end, the scene unlocks.
+func (s *scene) again(ttl time.Duration) *reentrant.Lock {
+	k, err := s.locker.TryLock(s.mine, "order:1", ttl)
+	require.NoError(s.t, err)
+	s.AtEnd(func() { _ = k.Unlock(ctx) })
+	return k
+}
+
+// depth is how many acquisitions hold the key.
+func (s *scene) depth() int { return strings.Count(s.node.Value(at), ",") }
 
 // times lists when a command was executed, and how it was answered.
 func times(h *sim.History, name, reply string) (all []time.Duration) {
@@ -285,4 +310,16 @@ func TestNilLock(t *testing.T) {
 	var k *reentrant.Lock
 	require.ErrorIs(t, k.Extend(ctx, lease), reentrant.ErrNotHeld)
 	require.ErrorIs(t, k.Unlock(ctx), reentrant.ErrNotHeld)
+}
+
+// R4: a loss that is known stays a loss, although the Unlock is sent twice and finds nothing the second time either.
+func TestKnownLossIsNoLostReply(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.node.Delete(at)
+		s.At(11 * time.Second)
+		lost(t, s.k, reentrant.ErrExpired)
+		require.False(t, s.k.Until().After(time.Now()))
+		s.a.LoseReply(wire.Releases, 1)
+		require.ErrorIs(t, s.k.Unlock(ctx), reentrant.ErrExpired)
+	})
 }
