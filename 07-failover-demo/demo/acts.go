@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -77,8 +78,16 @@ func failover(ctx context.Context, s *scene) error {
 	if err := s.enter(ctx, holds); err != nil {
 		return err
 	}
+	key, err := s.group.Primary.Client(s.crew.stage).Get(ctx, "lock:"+lockKey).Result()
+	if err != nil {
+		return fmt.Errorf("the primary has no key to lose: %w", err)
+	}
 	s.now("the primary is killed, the Sentinels promote the replica")
 	s.group.LosePrimary()
+	kept, err := s.group.Replica.Client(s.crew.stage).Get(ctx, "lock:"+lockKey).Result()
+	if err == nil && kept == key && s.lock.number() != "01" { // where all keys look the same
+		return errors.New("the replica has kept the key, so this was no test")
+	}
 	return s.release(ctx)
 }
 

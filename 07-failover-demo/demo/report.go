@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -114,6 +115,9 @@ func (r *report) table(results []result, o options) {
 		fmt.Fprintf(t, "\t%s %s", a.name, a.short)
 	}
 	for _, l := range o.locks {
+		if !slices.ContainsFunc(results, func(x result) bool { return x.Lock == l.name }) {
+			continue
+		}
 		fmt.Fprintf(t, "\n%s", l.name)
 		for _, a := range o.acts {
 			fmt.Fprintf(t, "\t%s", cmp.Or(cells[[2]string{l.name, a.name}], "-"))
