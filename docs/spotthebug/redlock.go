@@ -64,6 +64,13 @@ func validForMended(ctx context.Context, all nodes, key, token string) time.Dura
 	return max(0, ttl-time.Since(start)-drift)
 }
 
+// lockMajority takes the lock on most of the nodes, and reports whether it did so in time.
+func lockMajority(ctx context.Context, all nodes, key, token string) bool {
+	start := time.Now()
+	yes := votes(ctx, all, key, token)
+	return yes >= len(all)/2+1 && time.Since(start) < ttl-drift
+}
+
 // validity is what is left of a lease, with an allowance for clocks that don't run equally fast.
 func validity(elapsed time.Duration) time.Duration {
 	return ttl - elapsed + drift

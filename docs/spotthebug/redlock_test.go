@@ -125,3 +125,33 @@ func TestCleanUpOnTheCallersContext(t *testing.T) {
 	require.NotEmpty(t, leaves(takeOrGiveBack), "the slip: nobody holds the lock, and a vote is gone for a TTL")
 	require.Empty(t, leaves(takeOrGiveBackMended), "mended")
 }
+
+// The lock took 15 of its 30 seconds to acquire. A bool does not say so, and the caller counts from now.
+func TestValidityNotReturned(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		all := cluster(w)
+		patient := func(o *redis.Options) { once(o); o.ReadTimeout = 15 * time.Second }
+		a, rdbsA := reach(w, "A", all, patient)
+		b, rdbsB := reach(w, "B", all, patient)
+		all[3].Hang()
+		var held bool
+		a.Do(func() { held = lockMajority(ctx, rdbsA, key, newToken()) })
+		w.At(16 * time.Second)
+		all[3].Resume()
+		require.True(t, held, "the slip: since 15s A believes that it has the lock until 45s")
+		w.At(31 * time.Second)
+		var inside bool
+		b.Do(func() { inside = takeMajorityMended(ctx, rdbsB, key, newToken()) })
+		require.True(t, inside, "the first three keys have ended, and B is inside")
+	})
+	sim.Run(t, func(w *sim.World) {
+		all := cluster(w)
+		a, rdbs := reach(w, "A", all, func(o *redis.Options) { once(o); o.ReadTimeout = 15 * time.Second })
+		all[3].Hang()
+		var left time.Duration
+		a.Do(func() { left = validForMended(ctx, rdbs, key, newToken()) })
+		w.At(16 * time.Second)
+		require.Less(t, 15*time.Second+left, 30*time.Second, "mended: A knows that it has to stop before 30s")
+		require.Positive(t, left)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -90,4 +91,35 @@ func keepAliveMended(ctx context.Context, rdb redis.UniversalClient, key, token 
 			return
 		}
 	}
+}
+
+// watchdogs keeps the leases of this process alive. stop says how each renewal is ended, by the key of its lock.
+type watchdogs struct {
+	rdb  redis.UniversalClient
+	mu   sync.Mutex
+	stop map[string]context.CancelFunc
+}
+
+func (d *watchdogs) start(key, token string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop[key] = cancel
+	go keepAlive(ctx, d.rdb, key, token)
+}
+
+func (d *watchdogs) end(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cancel := d.stop[key]; cancel != nil {
+		cancel()
+		delete(d.stop, key)
+	}
+}
+
+// startMended gives the renewal's end to the one acquisition that it belongs to. There is no list to look it up in.
+func startMended(rdb redis.UniversalClient, key, token string) (end context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go keepAlive(ctx, rdb, key, token)
+	return cancel
 }

@@ -113,3 +113,41 @@ func TestRenewalThatOnlyLogs(t *testing.T) {
 		require.False(t, works(keepAliveMended), "mended, when %s", name)
 	}
 }
+
+// The first request has lost its lease long ago. When it leaves, it ends the renewal of the second, and B comes in.
+func TestRenewalsKeptByKey(t *testing.T) {
+	comesIn := func(start func(a *sim.Client, token string) (end func())) (in bool) {
+		pair(t, func(w *sim.World, n *sim.Node, a, b *sim.Client) {
+			var first, second func()
+			acquireAndKeep := func(end *func()) {
+				a.Do(func() {
+					lock, err := acquire(ctx, a.Redis(), key)
+					require.NoError(t, err)
+					*end = start(a, lock.token)
+				})
+			}
+			acquireAndKeep(&first)
+			w.At(12 * time.Second)
+			n.Delete(key)
+			w.At(21 * time.Second)
+			acquireAndKeep(&second)
+			w.At(25 * time.Second)
+			first()
+			w.At(60 * time.Second) // the second request is still at work
+			in = takes(b)
+			second()
+		})
+		return in
+	}
+	var d *watchdogs
+	require.True(t, comesIn(func(a *sim.Client, token string) func() {
+		if d == nil {
+			d = &watchdogs{rdb: a.Redis(), stop: map[string]context.CancelFunc{}}
+		}
+		d.start(key, token)
+		return func() { d.end(key) }
+	}), "the slip")
+	require.False(t, comesIn(func(a *sim.Client, token string) func() {
+		return startMended(a.Redis(), key, token)
+	}), "mended")
+}
