@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	saferelease "example.com/redislock/03-safe-release"
@@ -198,7 +199,7 @@ var faults = []fault{
 // scrapes is how often Prometheus reads the numbers.
 const scrapes = 15 * time.Second
 
-// stage lets a fault happen. It returns the numbers afterwards, and what Prometheus has read meanwhile.
+// staged lets a fault happen. It returns the numbers afterwards, and what Prometheus has read meanwhile.
 func (f fault) staged(t *testing.T) (now numbers, read15s []numbers) {
 	sim.Run(t, func(w *sim.World) {
 		s := &scene{World: w, t: t, node: w.Node("Redis"), m: monitor.New()}
@@ -214,6 +215,32 @@ func (f fault) staged(t *testing.T) (now numbers, read15s []numbers) {
 		now = read(t, s.m)
 	})
 	return now, read15s
+}
+
+// With several nodes, each under a label of its own, the numbers say which of them hangs.
+func TestNodesAreToldApart(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		m := monitor.New()
+		nodes := []*sim.Node{w.Node("N1"), w.Node("N2"), w.Node("N3")}
+		a := w.Client("A", nodes[0])
+		clients := []redis.UniversalClient{a.Redis(), a.Connect(nodes[1]), a.Connect(nodes[2])}
+		nodes[1].Hang()
+		for i, rdb := range clients {
+			w.At(time.Duration(i+1) * 10 * time.Second)
+			rdb.AddHook(m.Hook(fmt.Sprint("redis-", i+1)))
+			k, err := watchdog.New(rdb).TryLock(ctx, "order:1", lease)
+			require.Equal(t, i == 1, err != nil)
+			if err == nil {
+				require.NoError(t, k.Unlock(ctx))
+			}
+		}
+		w.At(time.Minute)
+		n := read(t, m)
+		require.Positive(t, n.of("commands_total", `outcome="no_answer"`, `node="redis-2"`))
+		require.Equal(t, n.of("commands_total", `outcome="no_answer"`), n.of("commands_total", `outcome="no_answer"`, `node="redis-2"`))
+		require.Zero(t, n.of("commands_total", `command="acquire"`, `outcome="done"`, `node="redis-2"`))
+		require.Equal(t, 2.0, n.of("commands_total", `command="acquire"`, `outcome="done"`))
+	})
 }
 
 // evidence is what has moved, without how far, and without the numbers that every use of a lock moves.

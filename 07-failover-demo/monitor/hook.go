@@ -29,26 +29,14 @@ var commandOutcomes = []string{"done", "gone", "foreign", "refused", "no_answer"
 func (m *Monitor) Hook(node string) redis.Hook {
 	vec := m.commands.MustCurryWith(prometheus.Labels{"node": node})
 	of := func(command string) []prometheus.Counter { return counters(vec, command, commandOutcomes) }
-	h := hook{connect: of("connect"), other: of("other")}
-	for _, name := range []string{"acquire", "extend", "release"} {
-		h.scripts = append(h.scripts, script{name: name, start: "-- " + name + ":", outcomes: of(name)})
-	}
-	return h
+	return &hook{of("acquire"), of("extend"), of("release"), of("connect"), of("other")}
 }
 
-// hook is the counters of one node.
-type hook struct {
-	scripts        []script
-	connect, other []prometheus.Counter // by outcome
-}
-
-type script struct {
-	name, start string // "extend" and "-- extend:"
-	outcomes    []prometheus.Counter
-}
+// hook is the counters of one node, by command and outcome.
+type hook struct{ acquire, extend, release, connect, other []prometheus.Counter }
 
 // DialHook is for redis.Hook.
-func (h hook) DialHook(next redis.DialHook) redis.DialHook {
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		outcome := done
@@ -61,7 +49,7 @@ func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 // ProcessHook is for redis.Hook.
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		h.count(cmd, err)
@@ -70,7 +58,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook is for redis.Hook.
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		for _, cmd := range cmds {
@@ -80,34 +68,47 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-func (h hook) count(cmd redis.Cmder, err error) {
-	if args := cmd.Args(); len(args) > 1 && isEval(args[0]) {
-		text, _ := args[1].(string)
-		for _, s := range h.scripts {
-			if strings.HasPrefix(text, s.start) {
-				s.outcomes[s.outcome(cmd, err)].Inc()
-				return
-			}
-		}
+func (h *hook) count(cmd redis.Cmder, err error) {
+	if errors.Is(err, redis.Nil) {
+		err = nil // an answer like any other
+	}
+	if script, isAcquire := h.script(cmd.Args()); script != nil {
+		script[found(isAcquire, cmd, err)].Inc()
+		return
 	}
 	switch cmd.Name() {
 	case "hello", "auth", "client", "select", "ping", "readonly", "command":
 		return
 	}
 	outcome := done
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		outcome = failure(err)
 	}
 	h.other[outcome].Inc()
 }
 
-func isEval(name any) bool { // without allocating, which cmd.Name does
-	word, ok := name.(string)
-	return ok && strings.EqualFold(word, "eval")
+// script returns the counters of a script that the monitor knows, and nil otherwise.
+func (h *hook) script(args []any) (counters []prometheus.Counter, isAcquire bool) {
+	if len(args) < 2 {
+		return nil, false
+	}
+	name, _ := args[0].(string)
+	text, _ := args[1].(string)
+	switch {
+	case !strings.EqualFold(name, "eval"):
+		return nil, false
+	case strings.HasPrefix(text, "-- acquire:"):
+		return h.acquire, true
+	case strings.HasPrefix(text, "-- release:"):
+		return h.release, false
+	case strings.HasPrefix(text, "-- extend:"):
+		return h.extend, false
+	}
+	return nil, false
 }
 
-// outcome says what the script has found.
-func (s script) outcome(cmd redis.Cmder, err error) int {
+// found says what a script has answered.
+func found(isAcquire bool, cmd redis.Cmder, err error) int {
 	if err != nil {
 		return failure(err)
 	}
@@ -117,14 +118,12 @@ func (s script) outcome(cmd redis.Cmder, err error) int {
 	}
 	number, isNumber := reply.Val().(int64)
 	switch {
-	case isNumber && s.name == "acquire":
-		return foreign // and the number is how many milliseconds the other has left
-	case isNumber && number == 0:
-		return gone
-	case isNumber && number < 0:
-		return foreign
+	case !isNumber, !isAcquire && number > 0:
+		return done
+	case isAcquire, number < 0:
+		return foreign // acquire says how many milliseconds the other has left
 	}
-	return done
+	return gone
 }
 
 func failure(err error) int {

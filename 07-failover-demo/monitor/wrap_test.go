@@ -227,7 +227,8 @@ func TestDo(t *testing.T) {
 		err = with04.Do(ctx, "order:1", lease, func(work context.Context) error {
 			n.Delete("lock:order:1")
 			<-work.Done()
-			return context.Cause(work)
+			require.ErrorIs(t, context.Cause(work), watchdog.ErrLockLost)
+			return nil
 		})
 		require.ErrorIs(t, err, watchdog.ErrLockLost)
 		require.ErrorIs(t, err, watchdog.ErrExpired)
