@@ -12,6 +12,7 @@ import (
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
+	redlock "example.com/redislock/06-redlock"
 	"example.com/redislock/internal/story"
 )
 
@@ -23,8 +24,9 @@ type chapter struct {
 	withBackoff func(rdb redis.UniversalClient, first, longest time.Duration) call
 	do          func(redis.UniversalClient) doer // from chapter 3 on
 
-	background bool          // it cleans up behind the caller's back, and renews what it holds: from chapter 4 on
-	shortest   time.Duration // the shortest ttl that it takes
+	patient    func([]redis.UniversalClient) story.Locker // instead of New: its requests may take as long as those of chapter 4
+	background bool                                       // it cleans up behind the caller's back, and renews what it holds: from chapter 4 on
+	shortest   time.Duration                              // the shortest ttl that it takes
 }
 
 // call is a method of which only the error counts.
@@ -77,6 +79,23 @@ var extras = map[string]chapter{
 		background: true,
 		shortest:   500 * time.Millisecond,
 	},
+	"06": {
+		nilLocker: []call{locking((*redlock.Locker)(nil).TryLock), locking((*redlock.Locker)(nil).Lock)},
+		nilUnlock: (*redlock.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(single(rdb, redlock.WithBackoff(first, longest)).Lock)
+		},
+		do:         func(rdb redis.UniversalClient) doer { return single(rdb) },
+		patient:    story.Redlock(redlock.WithRequestTimeout(300 * time.Millisecond)),
+		background: true,
+		shortest:   500 * time.Millisecond,
+	},
+}
+
+// single is a majority of one: what concerns one Redis is the same there. Tests of chapter 6 have more nodes.
+func single(rdb redis.UniversalClient, opts ...redlock.Option) *redlock.Locker {
+	l, _ := redlock.New([]redis.UniversalClient{rdb}, opts...)
+	return l
 }
 
 // locking is a Lock or TryLock of the usual key.
@@ -95,6 +114,9 @@ func chapterOf(t *testing.T, number string) chapter {
 		t.Fatalf("the contract knows no chapter %q", number)
 	}
 	ch.Chapter = base
+	if ch.patient != nil {
+		ch.New = ch.patient
+	}
 	ch.shortest = max(ch.shortest, time.Millisecond)
 	return ch
 }

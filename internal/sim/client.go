@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing/synctest"
@@ -26,8 +27,8 @@ func (silent) Printf(context.Context, string, ...any) {}
 type Client struct {
 	w    *World
 	name string
-	rdbs []*redis.Client
-	last chan struct{} // closed when the last thing it was told to do is done
+	rdbs []*redis.Client // one for each node
+	last chan struct{}   // closed when the last thing it was told to do is done
 
 	conns  map[*conn]bool
 	rules  []*rule
@@ -51,7 +52,7 @@ func (w *World) Client(name string, n *Node, opts ...func(*redis.Options)) *Clie
 // Connect gives the client, which is one process, a go-redis client of one more node.
 func (c *Client) Connect(n *Node, opts ...func(*redis.Options)) redis.UniversalClient {
 	o := &redis.Options{
-		Addr:            "127.0.0.1:6379", // never dialled; a name would be looked up outside the bubble
+		Addr:            fmt.Sprintf("127.0.0.1:%d", 6379+n.index), // never dialled; a name would be looked up outside the bubble
 		MinRetryBackoff: 100 * time.Millisecond,
 		MaxRetryBackoff: 100 * time.Millisecond,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -92,6 +93,10 @@ func (c *Client) Redis() redis.UniversalClient { return c.rdbs[0] }
 func (c *Client) Do(f func()) {
 	c.Then(f)
 	synctest.Wait()
+	if len(c.w.nodes) > 1 {
+		time.Sleep(settled)
+		synctest.Wait()
+	}
 }
 
 // Then is Do for callers that run on a client's side themselves, such as a callback of its lock: it does not wait.
@@ -306,6 +311,13 @@ func (c *Client) pass() {
 	}
 }
 
+// Requests that a client sends to several nodes at one instant would arrive in any order, and a history in a different one on
+// every run. So each node is a little farther away than the one before, by primes: sums of a few of them never meet.
+var distance = []time.Duration{5, 31, 211, 1511, 10007} // nanoseconds
+
+// settled is when all that a client does at one instant is done, at all nodes.
+const settled = 100 * time.Microsecond
+
 // fires uses up a rule for this request, if there is one.
 func (c *Client) fires(act action, words []string) *rule {
 	for _, r := range c.rules {
@@ -325,6 +337,9 @@ func (c *Client) send(r *request) {
 		c.haltOn(stopBefore, crashBefore, "before", r)
 		c.pass()
 		c.w.stopAtGate(r)
+	}
+	if c.w.gate == nil && len(c.w.nodes) > 1 {
+		time.Sleep(distance[min(r.conn.node.index, len(distance)-1)])
 	}
 	if c.carry(r) {
 		c.haltOn(stopAfter, crashAfter, "after", r)

@@ -18,9 +18,10 @@ import (
 
 // Node is one embedded Redis server. Its TTLs run on the world's clock.
 type Node struct {
-	w    *World
-	name string
-	mr   *miniredis.Miniredis
+	w     *World
+	name  string
+	index int
+	mr    *miniredis.Miniredis
 
 	owners  map[string]owner // who created each key
 	refusal string           // answer every command with this error
@@ -46,6 +47,7 @@ func (w *World) Node(name string) *Node {
 	_ = c.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	n.index = len(w.nodes)
 	w.nodes = append(w.nodes, n)
 	return n
 }

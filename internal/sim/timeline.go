@@ -19,8 +19,8 @@ const mostLanes = 4
 func Timeline(h *History, f Finding, colour bool) string {
 	d := newDrawing(h, colour)
 	d.header()
-	for i, e := range h.Events {
-		d.event(e, i == f.Event)
+	for _, r := range rows(h, f) {
+		d.event(r.Event, r.guilty)
 	}
 	d.flush()
 	d.verdict(f)
@@ -51,7 +51,11 @@ func newDrawing(h *History, colour bool) *drawing {
 	} else {
 		d.lanes = []string{"who does what"}
 	}
-	const timeColumn, keyColumn = 11, 21
+	const timeColumn = 11
+	keyColumn := 21
+	if len(h.Nodes) > 1 {
+		keyColumn = 30 // the nodes stand there too
+	}
 	lane := (width - timeColumn - keyColumn) / max(1, len(d.lanes))
 	d.widths = append(d.widths, timeColumn)
 	for range d.lanes {

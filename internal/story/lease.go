@@ -94,7 +94,7 @@ var HolderFrozen = Story{
 		a.Thaw()
 		a.Unlock()
 	},
-	Breaks: map[string]sim.Verdict{"01": sim.StaleWrite, "02": sim.StaleWrite, "03": sim.StaleWrite, "04": sim.StaleWrite, "05": sim.StaleWrite},
+	Breaks: map[string]sim.Verdict{"01": sim.StaleWrite, "02": sim.StaleWrite, "03": sim.StaleWrite, "04": sim.StaleWrite, "05": sim.StaleWrite, "06": sim.StaleWrite},
 }
 
 // NestedLock is a function that holds the lock and calls one that takes it too.
@@ -118,5 +118,5 @@ var NestedLock = Story{
 		s.At(6 * time.Second)
 		b.Unlock()
 	},
-	Breaks: map[string]sim.Verdict{"01": sim.SelfBlocked, "02": sim.SelfBlocked, "03": sim.SelfBlocked, "04": sim.SelfBlocked},
+	Breaks: map[string]sim.Verdict{"01": sim.SelfBlocked, "02": sim.SelfBlocked, "03": sim.SelfBlocked, "04": sim.SelfBlocked, "06": sim.SelfBlocked},
 }

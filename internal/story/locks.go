@@ -13,6 +13,7 @@ import (
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
+	redlock "example.com/redislock/06-redlock"
 )
 
 // Lock is what the locks of all chapters have in common: one acquisition.
@@ -30,7 +31,10 @@ type Locker interface {
 // Chapter is one chapter's lock, made equal to the others, so that one story can be told with all of them.
 type Chapter struct {
 	Dir string // the folder, such as "03-safe-release"
-	New func(redis.UniversalClient) Locker
+	New func(nodes []redis.UniversalClient) Locker
+
+	// Nodes is how many Redis nodes the lock is told with: more than one from chapter 6 on.
+	Nodes int
 
 	// WithOwner marks a ctx as one owner's, from chapter 5 on.
 	WithOwner func(context.Context) context.Context
@@ -45,41 +49,68 @@ func (c Chapter) Number() string { return c.Dir[:2] }
 // Chapters lists all locks, oldest first. Number 00 is what people have before they read this: a mutex in each server.
 var Chapters = []Chapter{
 	{
-		Dir: "00-local-mutex", New: newLocalMutex,
+		Dir: "00-local-mutex", New: one(newLocalMutex),
 		ErrNotAcquired: errMutexTaken, ErrNotHeld: errMutexFree, ErrExpired: errMutexFree, ErrStolen: errMutexFree,
 	}, {
 		Dir: "01-naive-setnx",
-		New: func(rdb redis.UniversalClient) Locker { return adapter[*naivesetnx.Lock]{naivesetnx.New(rdb)} },
+		New: one(func(rdb redis.UniversalClient) Locker { return adapter[*naivesetnx.Lock]{naivesetnx.New(rdb)} }),
 
 		ErrNotAcquired: naivesetnx.ErrNotAcquired, ErrNotHeld: naivesetnx.ErrNotHeld,
 		ErrExpired: naivesetnx.ErrNotHeld, ErrStolen: naivesetnx.ErrNotHeld,
 	}, {
 		Dir: "02-set-nx-px",
-		New: func(rdb redis.UniversalClient) Locker { return adapter[*setnxpx.Lock]{setnxpx.New(rdb)} },
+		New: one(func(rdb redis.UniversalClient) Locker { return adapter[*setnxpx.Lock]{setnxpx.New(rdb)} }),
 
 		ErrNotAcquired: setnxpx.ErrNotAcquired, ErrNotHeld: setnxpx.ErrNotHeld,
 		ErrExpired: setnxpx.ErrExpired, ErrStolen: setnxpx.ErrStolen,
 	}, {
 		Dir: "03-safe-release",
-		New: func(rdb redis.UniversalClient) Locker { return adapter[*saferelease.Lock]{saferelease.New(rdb)} },
+		New: one(func(rdb redis.UniversalClient) Locker { return adapter[*saferelease.Lock]{saferelease.New(rdb)} }),
 
 		ErrNotAcquired: saferelease.ErrNotAcquired, ErrNotHeld: saferelease.ErrNotHeld,
 		ErrExpired: saferelease.ErrExpired, ErrStolen: saferelease.ErrStolen,
 	}, {
 		Dir: "04-watchdog",
-		New: func(rdb redis.UniversalClient) Locker { return adapter[*watchdog.Lock]{watchdog.New(rdb)} },
+		New: one(func(rdb redis.UniversalClient) Locker { return adapter[*watchdog.Lock]{watchdog.New(rdb)} }),
 
 		ErrNotAcquired: watchdog.ErrNotAcquired, ErrNotHeld: watchdog.ErrNotHeld,
 		ErrExpired: watchdog.ErrExpired, ErrStolen: watchdog.ErrStolen,
 	}, {
 		Dir: "05-reentrant",
-		New: func(rdb redis.UniversalClient) Locker { return adapter[*reentrant.Lock]{reentrant.New(rdb)} },
+		New: one(func(rdb redis.UniversalClient) Locker { return adapter[*reentrant.Lock]{reentrant.New(rdb)} }),
 
 		WithOwner: reentrant.WithOwner,
 
 		ErrNotAcquired: reentrant.ErrNotAcquired, ErrNotHeld: reentrant.ErrNotHeld,
 		ErrExpired: reentrant.ErrExpired, ErrStolen: reentrant.ErrStolen,
+	}, {
+		Dir: "06-redlock", Nodes: 3, New: Redlock(),
+
+		ErrNotAcquired: redlock.ErrNotAcquired, ErrNotHeld: redlock.ErrNotHeld,
+		ErrExpired: redlock.ErrExpired, ErrStolen: redlock.ErrStolen,
 	},
+}
+
+// refused is the Locker of somebody who goes on after New has returned an error.
+type refused struct{ err error }
+
+func (r refused) TryLock(context.Context, string, time.Duration) (Lock, error) { return nil, r.err }
+func (r refused) Lock(context.Context, string, time.Duration) (Lock, error)    { return nil, r.err }
+
+// Redlock makes chapter 6's lockers.
+func Redlock(opts ...redlock.Option) func([]redis.UniversalClient) Locker {
+	return func(nodes []redis.UniversalClient) Locker {
+		l, err := redlock.New(nodes, opts...)
+		if err != nil {
+			return refused{err}
+		}
+		return adapter[*redlock.Lock]{l}
+	}
+}
+
+// one is a lock that needs a single node.
+func one(lock func(redis.UniversalClient) Locker) func([]redis.UniversalClient) Locker {
+	return func(nodes []redis.UniversalClient) Locker { return lock(nodes[0]) }
 }
 
 // ByNumber finds a chapter by "03" or "3".

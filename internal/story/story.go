@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"example.com/redislock/internal/sim"
@@ -32,6 +33,7 @@ type Story struct {
 	Tell   func(s *Stage)         // the steps, each at its own instant
 	Breaks map[string]sim.Verdict // chapter number → how it breaks; all other chapters hold
 	Mutex  bool                   // tell it with a local mutex too, as chapter 00
+	From   string                 // the first chapter with whose lock it can be told; all if ""
 }
 
 var lockFlag = flag.String("lock", "", "judge the lock of another chapter, such as 02, by this chapter's standard")
@@ -45,12 +47,17 @@ func Tell(t *testing.T, s Story) {
 		return
 	}
 	for _, ch := range Chapters {
-		if ch.Number() == "00" && !s.Mutex {
+		if !s.toldWith(ch) {
 			continue
 		}
 		want, word := s.verdict(ch.Number())
 		t.Run(ch.Dir+"="+word, func(t *testing.T) { tell(t, s, ch, want) })
 	}
+}
+
+// toldWith reports whether the story makes sense with a chapter's lock.
+func (s Story) toldWith(ch Chapter) bool {
+	return ch.Number() >= s.From && (ch.Number() != "00" || s.Mutex)
 }
 
 func (s Story) verdict(number string) (want sim.Verdict, word string) {
@@ -118,15 +125,21 @@ func record(t *testing.T, s Story, ch Chapter, h *sim.History, f sim.Finding) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), out, 0o644))
 }
 
-// Stage is the world of one telling: one Redis, and clients that all use the same chapter's lock.
+// Stage is the world of one telling: one Redis, or as many as the lock needs, and clients that all use the same chapter's lock.
 type Stage struct {
 	*sim.World
-	Redis   *sim.Node
+	Redis   *sim.Node // the first, or only, node
 	chapter Chapter
 }
 
 func newStage(w *sim.World, ch Chapter) *Stage {
-	return &Stage{World: w, Redis: w.Node("Redis"), chapter: ch}
+	if ch.Nodes < 2 {
+		return &Stage{World: w, Redis: w.Node("Redis"), chapter: ch}
+	}
+	for i := range ch.Nodes {
+		w.Node(fmt.Sprintf("N%d", i+1))
+	}
+	return &Stage{World: w, Redis: w.Nodes()[0], chapter: ch}
 }
 
 // Actor is a client that uses the lock.
@@ -144,7 +157,11 @@ type Actor struct {
 // Actor enters the stage with a Redis client and a Locker of its own, like a process.
 func (s *Stage) Actor(name string) *Actor {
 	c := s.Client(name, s.Redis)
-	a := &Actor{Client: c, stage: s, locker: s.chapter.New(c.Redis()), ctx: context.Background()}
+	nodes := []redis.UniversalClient{c.Redis()}
+	for _, n := range s.Nodes()[1:] {
+		nodes = append(nodes, c.Connect(n))
+	}
+	a := &Actor{Client: c, stage: s, locker: s.chapter.New(nodes), ctx: context.Background()}
 	if s.chapter.WithOwner != nil {
 		a.ctx = s.chapter.WithOwner(a.ctx)
 	}
