@@ -37,6 +37,8 @@ var CrashBeforeExpire = Story{
 		a.TryLock("order:1", 30*time.Second)
 		s.At(10 * time.Second)
 		b.TryLock("order:1", 30*time.Second)
+		s.At(15 * time.Second)
+		b.Unlock() // only a majority has let B in by now
 		s.At(31 * time.Second)
 		b.TryLock("order:1", 30*time.Second)
 		s.At(40 * time.Second)
