@@ -685,12 +685,12 @@ func definite(err error) bool { return err == nil || errors.Is(err, ErrNotHeld) 
 
 // release sends one compare-and-delete to all nodes, also to those that have not granted the lock: their grant may be late.
 func (k *Lock) release(ctx context.Context) error {
-	no := k.lease.decide(ctx, unlockBudget, k.askRelease(ctx))
+	no := k.lease.decide(ctx, forever, k.askRelease(ctx)) // ctx bounds it
 	switch {
 	case no == nil:
 		return nil
 	case count(no, ErrNotHeld) <= len(k.lease.votes)-k.locker.quorum:
-		return fmt.Errorf("unlock %q: %w", k.key, reasons(no))
+		return fmt.Errorf("unlock %q: %w", k.key, because(ctx, reasons(no)))
 	case 2*count(no, ErrStolen) > len(no):
 		return ErrStolen
 	default:

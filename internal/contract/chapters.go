@@ -24,9 +24,9 @@ type chapter struct {
 	withBackoff func(rdb redis.UniversalClient, first, longest time.Duration) call
 	do          func(redis.UniversalClient) doer // from chapter 3 on
 
-	patient    func([]redis.UniversalClient) story.Locker // instead of New: its requests may take as long as those of chapter 4
-	background bool                                       // it cleans up behind the caller's back, and renews what it holds: from chapter 4 on
-	shortest   time.Duration                              // the shortest ttl that it takes
+	patient    func(...redis.UniversalClient) story.Locker // instead of New: its requests may take as long as those of chapter 4
+	background bool                                        // it cleans up behind the caller's back, and renews what it holds: from chapter 4 on
+	shortest   time.Duration                               // the shortest ttl that it takes
 }
 
 // call is a method of which only the error counts.

@@ -196,7 +196,7 @@ type client struct {
 
 func (t *trial) client(name string, opts ...func(*redis.Options)) *client {
 	link := t.Link(name, opts...)
-	return &client{Link: link, t: t, locker: t.ch.New([]redis.UniversalClient{link.Redis()})}
+	return &client{Link: link, t: t, locker: t.ch.New(link.Redis())}
 }
 
 func (c *client) tryLock(ctx context.Context, key string, ttl time.Duration) (story.Lock, error) {

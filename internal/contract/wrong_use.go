@@ -34,7 +34,7 @@ func nilClient(t *trial) {
 	var cluster *redis.ClusterClient
 	var ring *redis.Ring
 	for _, rdb := range []redis.UniversalClient{nil, single, cluster, ring} {
-		c := &client{t: t, locker: t.ch.New([]redis.UniversalClient{rdb})}
+		c := &client{t: t, locker: t.ch.New(rdb)}
 		_, err := c.tryLock(ctx, key, lease)
 		t.returns(err, "TryLock", failed)
 		_, err = c.lock(ctx, key, lease)

@@ -31,7 +31,7 @@ type Locker interface {
 // Chapter is one chapter's lock, made equal to the others, so that one story can be told with all of them.
 type Chapter struct {
 	Dir string // the folder, such as "03-safe-release"
-	New func(nodes []redis.UniversalClient) Locker
+	New func(nodes ...redis.UniversalClient) Locker
 
 	// Nodes is how many Redis nodes the lock is told with: more than one from chapter 6 on.
 	Nodes int
@@ -98,8 +98,8 @@ func (r refused) TryLock(context.Context, string, time.Duration) (Lock, error) {
 func (r refused) Lock(context.Context, string, time.Duration) (Lock, error)    { return nil, r.err }
 
 // Redlock makes chapter 6's lockers.
-func Redlock(opts ...redlock.Option) func([]redis.UniversalClient) Locker {
-	return func(nodes []redis.UniversalClient) Locker {
+func Redlock(opts ...redlock.Option) func(...redis.UniversalClient) Locker {
+	return func(nodes ...redis.UniversalClient) Locker {
 		l, err := redlock.New(nodes, opts...)
 		if err != nil {
 			return refused{err}
@@ -109,8 +109,8 @@ func Redlock(opts ...redlock.Option) func([]redis.UniversalClient) Locker {
 }
 
 // one is a lock that needs a single node.
-func one(lock func(redis.UniversalClient) Locker) func([]redis.UniversalClient) Locker {
-	return func(nodes []redis.UniversalClient) Locker { return lock(nodes[0]) }
+func one(lock func(redis.UniversalClient) Locker) func(...redis.UniversalClient) Locker {
+	return func(nodes ...redis.UniversalClient) Locker { return lock(nodes[0]) }
 }
 
 // ByNumber finds a chapter by "03" or "3".

@@ -161,7 +161,7 @@ func (s *Stage) Actor(name string) *Actor {
 	for _, n := range s.Nodes()[1:] {
 		nodes = append(nodes, c.Connect(n))
 	}
-	a := &Actor{Client: c, stage: s, locker: s.chapter.New(nodes), ctx: context.Background()}
+	a := &Actor{Client: c, stage: s, locker: s.chapter.New(nodes...), ctx: context.Background()}
 	if s.chapter.WithOwner != nil {
 		a.ctx = s.chapter.WithOwner(a.ctx)
 	}
