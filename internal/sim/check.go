@@ -20,6 +20,10 @@ const (
 	SelfBlocked    Verdict = "waits for itself"       // a client is refused by a lock that it holds
 	LeftNoTTL      Verdict = "left without TTL"       // exploration: a dead client's key that no TTL will end
 	TwoValidLeases Verdict = "two valid leases"       // exploration: two holders, neither lease has ended
+	RenewedOthers  Verdict = "renewed another's lock" // exploration: a holder prolonged or took a key that another one owned
+	Revived        Verdict = "revived a lost lock"    // exploration: a holder put its key back when it was gone
+	OutlivesKey    Verdict = "lease outlives key"     // exploration: a key ended, and its holder had not been told before
+	RenewsLate     Verdict = "renews after Unlock"    // exploration: a client sent a renewal when it had left
 )
 
 // What a Return says, as far as the checker looks at it.
@@ -27,6 +31,9 @@ const (
 	Taken     = "taken"           // somebody else holds the lock
 	NoOneElse = "taken by nobody" // exploration: when all was over, somebody new was refused
 )
+
+// What a Call says, as far as the checker looks at it.
+const renews = "sends a renewal" // exploration: although it has left
 
 // Finding is the verdict and the event that decided it.
 type Finding struct {
@@ -54,6 +61,7 @@ func check(h *History, leases bool) (*checker, Finding) {
 	c := &checker{leases: leases, nodes: max(1, len(h.Nodes)),
 		inside: map[hold]stay{}, dead: map[string]bool{}, frozen: map[string]bool{},
 		keys: map[place]held{}, looked: map[hold]int{}, entered: map[string]int{}, written: map[string]write{},
+		holder: map[string]bool{},
 	}
 	for i, e := range h.Events {
 		if v, why := c.step(i+1, e); v != Holds {
@@ -72,6 +80,7 @@ type checker struct {
 	dead   map[string]bool // crashed clients
 	frozen map[string]bool // clients that stand still, and so harm nobody
 	keys   map[place]held
+	holder map[string]bool // clients that have entered, and have not asked for a lock since
 
 	looked  map[hold]int // client and resource → its last read
 	entered map[string]int
@@ -91,21 +100,26 @@ type stay struct {
 	since, leaseEnd time.Duration
 }
 
-// held says who owns a key, since when, and its TTL when last seen.
+// lasts reports whether the lease is valid.
+func (s stay) lasts(now time.Duration) bool { return s.leaseEnd == Forever || s.leaseEnd > now }
+
+// held says who owns a key, since when, its TTL when last seen, and when that ends.
 type held struct {
-	owner      string
-	since, ttl time.Duration
+	owner           string
+	since, ttl, end time.Duration
 }
 
 func (c *checker) step(n int, e Event) (Verdict, string) {
 	switch e.Kind {
 	case Enter:
-		c.entered[e.Client] = n
+		c.entered[e.Client], c.holder[e.Client] = n, true
 		return c.enter(e)
+	case Call:
+		return c.call(e)
 	case Leave:
 		c.leave(hold{e.Client, e.Key})
 	case Expire:
-		delete(c.keys, place{e.Node, e.Key})
+		return c.expire(e)
 	case Fault:
 		return c.fault(e)
 	case Command:
@@ -125,7 +139,10 @@ func (c *checker) enter(e Event) (Verdict, string) {
 	for _, other := range c.others(me) {
 		there := c.inside[other]
 		switch {
-		case c.leases && there.leaseEnd > e.At:
+		case c.leases && there.leaseEnd == Forever:
+			return TwoValidLeases, fmt.Sprintf("%s enters at %s while %s is inside, since %s, and its lease has not ended.",
+				e.Client, clock(e.At), other.client, clock(there.since))
+		case c.leases && there.lasts(e.At):
 			return TwoValidLeases, fmt.Sprintf("%s enters at %s while %s is inside, since %s, and its lease lasts until %s.",
 				e.Client, clock(e.At), other.client, clock(there.since), clock(there.leaseEnd))
 		case !c.leases && !c.frozen[other.client]:
@@ -169,7 +186,45 @@ func (c *checker) command(e Event) (Verdict, string) {
 		return DeletedOthers, fmt.Sprintf("%s deletes at %s the key that %s has owned since %s.",
 			e.Client, clock(e.At), e.Before, clock(c.keys[at].since))
 	}
+	if c.leases && c.holder[e.Client] && e.Before != e.Client {
+		if v, why := c.renewal(at, e); v != Holds {
+			return v, why
+		}
+	}
 	c.own(at, e)
+	return Holds, ""
+}
+
+// renewal looks at what somebody who has held the lock does to a key that is no longer its own.
+func (c *checker) renewal(at place, e Event) (Verdict, string) {
+	before := c.keys[at]
+	longer := before.ttl != Forever && (e.TTL == Forever || e.At+e.TTL > before.end)
+	switch {
+	case e.After == "":
+	case e.Before == "" && e.After == e.Client:
+		return Revived, fmt.Sprintf("%s puts its key back at %s, and it was gone.", e.Client, clock(e.At))
+	case e.Before != "" && (e.After == e.Client || longer):
+		return RenewedOthers, fmt.Sprintf("%s renews at %s the key that %s has owned since %s.",
+			e.Client, clock(e.At), e.Before, clock(before.since))
+	}
+	return Holds, ""
+}
+
+// expire looks whether a lock on one node that tells its holder when the lease ends has done so in time.
+func (c *checker) expire(e Event) (Verdict, string) {
+	delete(c.keys, place{e.Node, e.Key})
+	if s := c.inside[hold{e.Before, e.Key}]; c.leases && c.nodes == 1 && s.leaseEnd == Forever {
+		return OutlivesKey, fmt.Sprintf("%s is inside when its key ends at %s, since %s, and its lease has not ended.",
+			e.Before, clock(e.At), clock(s.since))
+	}
+	return Holds, ""
+}
+
+func (c *checker) call(e Event) (Verdict, string) {
+	if e.Text == renews {
+		return RenewsLate, fmt.Sprintf("%s sends a renewal at %s, and has left the lock.", e.Client, clock(e.At))
+	}
+	c.holder[e.Client] = false
 	return Holds, ""
 }
 
@@ -179,7 +234,7 @@ func (c *checker) own(at place, e Event) {
 	if e.Before != e.After {
 		since = e.At
 	}
-	if c.keys[at] = (held{e.After, since, e.TTL}); e.After == "" {
+	if c.keys[at] = (held{e.After, since, e.TTL, e.At + e.TTL}); e.After == "" {
 		delete(c.keys, at)
 	}
 }
@@ -266,7 +321,7 @@ func (c *checker) stale(client, resource string) bool {
 func (c *checker) memory(client string, now time.Duration) string {
 	var all []string
 	for h, s := range c.inside {
-		if h.client == client && s.leaseEnd > now {
+		if h.client == client && s.lasts(now) {
 			all = append(all, fmt.Sprintf("inside %s %d deep until %v", h.key, s.depth, s.leaseEnd))
 		}
 	}

@@ -63,9 +63,12 @@ func (c *Client) Connect(n *Node, opts ...func(*redis.Options)) redis.UniversalC
 	for _, opt := range opts {
 		opt(o)
 	}
-	rdb := redis.NewClient(o)
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	if c.w.gate != nil {
+		o.PoolSize = 100 // each request at the gate has a connection; the default depends on the machine
+	}
+	rdb := redis.NewClient(o)
 	c.rdbs = append(c.rdbs, rdb)
 	return rdb
 }

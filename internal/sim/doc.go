@@ -68,8 +68,9 @@
 // What it proves holds within the plan: so many clients, each doing this once, so many faults. It proves nothing about
 // more clients, about waiting with random pauses (the code must do the same every time), about what happens inside the node
 // during a command, or about hung nodes. Clients must be alike. Code that goes by the order in which nodes answer
-// needs [Plan.Ordered]. Time passes only until a TTL ends, or until a client with nothing at the gate goes on: a
-// client that has a command at the gate is never overtaken by its own timer, unless a TTL ends as well.
+// needs [Plan.Ordered]. Time passes only until a TTL ends, until a client with nothing at the gate goes on, or until a client at
+// work sends a renewal, up to a number of those. Any other timer of a client that has a command at the gate fires only on the way
+// there.
 //
 // # What the world can't do
 //

@@ -17,9 +17,13 @@ import (
 // chooses what happens next, and lets exactly that happen. Going through all choices, and running the real code
 // from the start for each, goes through everything that can happen within the plan.
 //
+// A lock may renew its lease while its client stands at Work. So when the clock moves is a choice too: to the next
+// timer of a client that renews (w), or past it to the end of a TTL (t). A renewal stands at the gate like any command,
+// for as long as the schedule says. The lock has to stop waiting for it by itself: one that is beyond the plan never ends.
+//
 // The search goes breadth first: all schedules of one step, then of two, and so on. So the first counterexample is a
-// shortest one. Schedules that lead to the same state (each client has seen the same, the nodes hold the same, the
-// clock shows the same) have the same future, and only the first of them is continued. The processes have to be alike:
+// shortest one. Schedules that lead to the same state (each client has sent and seen the same, the nodes hold the
+// same, the clock shows the same) have the same future, and only the first of them is continued. The processes have to be alike:
 // then it does not matter which of them moves first, and the first in the list is taken.
 type Plan struct {
 	Setup   func(w *World) []Process // builds the world, anew for each schedule
@@ -28,6 +32,10 @@ type Plan struct {
 	Crashes int                      // how many clients may crash in one schedule
 	Losses  int                      // how many replies may be lost in one schedule
 	Most    int                      // stop after so many schedules, and say that the search was not exhaustive
+
+	// Renewals is how many renewals reach the gate in one schedule. What is sent beyond stays in the network for ever.
+	// A renewal prolongs a key (wire.Extends) and is sent by a client that has entered, whoever of its goroutines does it.
+	Renewals int
 
 	// Ordered says that a client's code looks at the order in which different nodes answer it, as in "the first
 	// answer counts". Otherwise what a client has seen of each node is its state, in whatever order the nodes came.
@@ -67,7 +75,8 @@ type Counterexample struct {
 //	A!  client A crashes instead
 //	A~  A's command is executed, and the reply is lost
 //	t   time passes until the next TTL ends
-//	w   time passes until a client that waits or sleeps sends its next command, or is done
+//	w   time passes until a client that waits or sleeps sends its next command, or is done; or until one that is at
+//	    work sends its next renewal
 //
 // If a client has several commands for one node at the gate, the second is A', the third A".
 type choice string
@@ -183,7 +192,8 @@ type result struct {
 	err     error // the schedule can't be followed
 }
 
-// run runs one schedule. If nothing can happen any more after it, it lets somebody new try the lock.
+// run runs one schedule. If nothing can happen any more after it, it lets somebody new try the lock. Otherwise it looks
+// whether somebody who is done has left anything running.
 func (p Plan) run(t *testing.T, schedule []choice) (r result) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExplorer(p, newWorld(t))
@@ -194,8 +204,13 @@ func (p Plan) run(t *testing.T, schedule []choice) (r result) {
 		}
 		r.options = x.options()
 		r.state = x.state()
+		if r.finding = CheckLeases(x.w.History()); r.finding.Verdict != Holds {
+			return
+		}
 		if len(r.options) == 0 {
 			x.finish()
+		} else {
+			x.aftermath()
 		}
 		r.finding = CheckLeases(x.w.History())
 	})

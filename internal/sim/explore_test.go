@@ -90,18 +90,20 @@ func TestExploreIsDeterministic(t *testing.T) {
 	if !raceDetector {
 		p.Crashes = 1
 	}
-	var first Report
-	for i, procs := range []int{1, 2, 2} {
-		before := runtime.GOMAXPROCS(procs)
-		r := Explore(t, p)
-		runtime.GOMAXPROCS(before)
-		r.Elapsed = 0
-		if i == 0 {
-			first = r
+	for _, p := range []Plan{p, renewedPlan("AB", extendSet, true)} {
+		var first Report
+		for i, procs := range []int{1, 2, 2} {
+			before := runtime.GOMAXPROCS(procs)
+			r := Explore(t, p)
+			runtime.GOMAXPROCS(before)
+			r.Elapsed = 0
+			if i == 0 {
+				first = r
+			}
+			require.Equal(t, first, r)
 		}
-		require.Equal(t, first, r)
+		require.Positive(t, first.States)
 	}
-	require.Positive(t, first.States)
 }
 
 // The search stops when it has run so many schedules, and says that it did.
@@ -183,6 +185,77 @@ func requireSound(t *testing.T, p Plan) {
 	require.Less(t, merged.Schedules, plain.Schedules)
 	for i, c := range merged.Shortest {
 		require.Len(t, split(c.Schedule), len(split(plain.Shortest[i].Schedule)), "the shortest for %s", c.Finding.Verdict)
+	}
+}
+
+// A renewal is a choice of its own while its client is at work, and every way to get it wrong is found.
+func TestExploreFindsRenewals(t *testing.T) {
+	tests := []struct {
+		name, script string
+		stop         bool
+		want         []Verdict
+		shortest     string
+	}{
+		{"good", extendMine, true, []Verdict{}, ""},
+		{"another's key", extendAny, true, []Verdict{RenewedOthers}, "A.w.A.A'.B.w.A"},
+		{"a key that is gone", extendSet, true, []Verdict{Revived, RenewedOthers}, "A.t.A'"},
+		{"not stopped", extendMine, false, []Verdict{RenewsLate}, "A.A.A"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Explore(t, renewedPlan("AB", tt.script, tt.stop))
+			require.True(t, r.Exhaustive)
+			require.Equal(t, tt.want, verdicts(r))
+			if tt.shortest != "" {
+				require.Equal(t, tt.shortest, r.Shortest[0].Schedule)
+			}
+		})
+	}
+}
+
+// The clock moves on to a renewal while its client is at work, as often as the plan says. It waits at the gate while the
+// clock moves on.
+func TestRenewalsAreChoices(t *testing.T) {
+	p := renewedPlan("A", extendMine, true)
+	p.Renewals = 1
+	require.Equal(t, []choice{"A", "t", "w"}, p.run(t, split("A")).options)
+	require.Equal(t, []choice{"A", "A'", "t"}, p.run(t, split("A.w")).options, "the work, and the renewal")
+	require.Equal(t, []choice{"A", "A'"}, p.run(t, split("A.w.t")).options)
+	require.Equal(t, p.run(t, split("A.w.t")).state, p.run(t, split("A.t")).state)
+
+	h, _ := Replay(t, p, "A.w.t.A'")
+	last := h.Events[len(h.Events)-1]
+	require.Equal(t, []any{"extend", 30 * s, 20 * s}, []any{last.Text, last.At, last.Late})
+
+	p.Renewals = 0
+	require.Equal(t, []choice{"A", "t"}, p.run(t, split("A")).options)
+	require.Equal(t, []choice{"A"}, p.run(t, split("A.t")).options, "the renewal is lost")
+}
+
+// Of two equal requests it matters which one arrives: the client may have given up the older one.
+func TestWhenItWasSentIsState(t *testing.T) {
+	p := Plan{TTL: ttl, Most: 1000, Renewals: 2, Setup: func(w *World) []Process {
+		a := w.Client("A", w.Node("Redis"))
+		return []Process{{Client: a, Run: func() {
+			_, _ = setWithTTL(a, tokenOf(1))
+			w.Record(Event{Kind: Enter, Client: "A", Key: "k", LeaseEnd: Forever})
+			for _, after := range []time.Duration{10 * s, 12 * s} {
+				time.AfterFunc(after, func() { a.Redis().Eval(ctx, extendMine, []string{"k"}, tokenOf(1), 1000*60) })
+			}
+			a.Work()
+		}}}
+	}}
+	require.Equal(t, []choice{"A", "A'", "A''", "t"}, p.run(t, split("A.w.w")).options)
+	require.NotEqual(t, p.run(t, split("A.w.w.A'")).state, p.run(t, split("A.w.w.A''")).state)
+}
+
+// Merging loses no verdict when clients renew.
+func TestMergingIsSoundWithRenewals(t *testing.T) {
+	if raceDetector {
+		t.Skip("too slow under the race detector")
+	}
+	for _, script := range []string{extendAny, extendSet} {
+		requireSound(t, renewedPlan("AB", script, true))
 	}
 }
 

@@ -22,10 +22,13 @@ type explorer struct {
 
 	mu      sync.Mutex
 	gate    []*parked // who stands at the gate
+	lost    []*parked // renewals beyond those of the plan: they stay in the network
 	moved   map[*Client]bool
 	done    map[*Client]bool
+	ended   bool // the last step was the end of somebody
 	crashes int
 	losses  int
+	renewed int
 }
 
 // parked is a request that stands at the gate.
@@ -53,12 +56,50 @@ func (w *World) stopAtGate(r *request) {
 // park stops a request at the gate until the explorer lets it pass. It runs on the client's goroutine.
 func (x *explorer) park(r *request) {
 	p := &parked{r: r, leave: make(chan struct{})}
-	x.mu.Lock()
-	x.gate = append(x.gate, p)
-	x.mu.Unlock()
-	x.arrive()
+	r.sent = x.w.Now()
+	if x.admit(p) {
+		x.arrive()
+	}
 	<-p.leave
+	r.late = x.w.Now() - r.sent
 	r.client.pass() // it may have crashed here
+}
+
+// admit says whether a request will ever get through. A renewal is what prolongs a key, sent by somebody who has entered.
+// Those beyond the plan stay in the network. Who sends one when it has left breaks a promise by that alone.
+func (x *explorer) admit(p *parked) bool {
+	c := p.r.client
+	inside, before := x.w.inside(c)
+	renewal := wire.Extends(p.r.words) && before
+	if renewal && !inside {
+		x.w.Record(Event{Kind: Call, Client: c.name, Key: keyOf(p.r.words), Text: renews})
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if renewal {
+		if x.renewed == x.plan.Renewals {
+			x.lost = append(x.lost, p)
+			return false
+		}
+		x.renewed++
+	}
+	x.gate = append(x.gate, p)
+	return true
+}
+
+// inside reports whether a client is inside, and whether it has ever been.
+func (w *World) inside(c *Client) (now, ever bool) {
+	depth := 0
+	for _, e := range w.History().Events {
+		switch {
+		case e.Client != c.name:
+		case e.Kind == Enter:
+			depth, ever = depth+1, true
+		case e.Kind == Leave:
+			depth--
+		}
+	}
+	return depth > 0, ever
 }
 
 func (x *explorer) arrive() {
@@ -88,9 +129,17 @@ func (x *explorer) follow(schedule []choice) error {
 		if options := x.options(); !slices.Contains(options, c) {
 			return fmt.Errorf("schedule %s: step %d can't be %q, only one of %q", join(schedule), i+1, c, options)
 		}
+		before := x.countDone()
 		x.take(c)
+		x.ended = x.countDone() > before
 	}
 	return nil
+}
+
+func (x *explorer) countDone() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.done)
 }
 
 // standing lists a client's requests at the gate. Their order and their names don't depend on which of its
@@ -131,7 +180,7 @@ func (x *explorer) options() []choice {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var move, lose, crash []choice
-	waits, fresh := false, false
+	fresh := false
 	for _, p := range x.processes {
 		c := p.Client
 		all, names := x.standing(c)
@@ -139,7 +188,6 @@ func (x *explorer) options() []choice {
 		case c.dead:
 			continue
 		case len(all) == 0:
-			waits = waits || !x.done[c]
 			continue
 		case !x.moved[c] && fresh && !x.plan.plain:
 			continue // it is like the other one that has not moved either, so it need not be the next
@@ -158,10 +206,29 @@ func (x *explorer) options() []choice {
 	if x.nextExpiry() > 0 {
 		move = append(move, tick)
 	}
-	if waits {
+	if x.someoneWaits() || x.someoneRenews() && x.nextExpiry() > 0 {
 		move = append(move, wait)
 	}
 	return slices.Concat(move, lose, crash)
+}
+
+// someoneWaits reports whether a client has nothing at the gate, and is not done: it will come.
+func (x *explorer) someoneWaits() bool {
+	return slices.ContainsFunc(x.processes, func(p Process) bool {
+		return !p.Client.dead && !x.done[p.Client] && !x.stands(p.Client, false)
+	})
+}
+
+// someoneRenews reports whether a client is at work, and may renew its lease meanwhile.
+func (x *explorer) someoneRenews() bool {
+	return x.renewed < x.plan.Renewals && slices.ContainsFunc(x.processes, func(p Process) bool {
+		return !p.Client.dead && x.stands(p.Client, true)
+	})
+}
+
+// stands reports whether a client stands at the gate: at all, or with its work.
+func (x *explorer) stands(c *Client, work bool) bool {
+	return slices.ContainsFunc(x.gate, func(p *parked) bool { return p.r.client == c && (!work || p.r.conn == nil) })
 }
 
 // nextExpiry returns when the next TTL ends, 0 if there is none.
@@ -183,18 +250,36 @@ func (x *explorer) take(c choice) {
 	case c == tick:
 		time.Sleep(x.nextExpiry() - x.w.Now())
 	case c == wait:
-		x.drain()
-		<-x.arrived
+		x.wait()
 	default:
 		x.letGo(c)
 	}
 	synctest.Wait()
 }
 
-func (x *explorer) drain() {
+// wait lets time pass until somebody arrives. A client at work need not: then the next TTL ends the wait.
+func (x *explorer) wait() {
+	select {
+	case <-x.arrived: // that was before
+	default:
+	}
+	x.mu.Lock()
+	var enough <-chan time.Time
+	if !x.someoneWaits() {
+		enough = time.After(x.nextExpiry() - x.w.Now())
+	}
+	x.mu.Unlock()
 	select {
 	case <-x.arrived:
-	default:
+	case <-enough:
+	}
+}
+
+// aftermath lets time pass if the last step ended a client's process, to see that it has left no renewal running. So whoever
+// is done has no future.
+func (x *explorer) aftermath() {
+	if x.plan.Renewals > 0 && x.ended {
+		time.Sleep(x.plan.TTL)
 	}
 }
 
@@ -243,14 +328,14 @@ func (x *explorer) end() *History {
 	x.w.gate, x.w.ended = nil, true
 	x.w.mu.Unlock()
 	x.mu.Lock()
-	for _, p := range x.gate {
+	for _, p := range slices.Concat(x.gate, x.lost) {
 		close(p.leave)
 	}
-	x.gate = nil
+	x.gate, x.lost = nil, nil
 	x.mu.Unlock()
 	return x.w.end()
 }
 
-// Work is a step of an exploration in which the client does what the lock is for. Others may go first, or time may
-// pass. In a story it does nothing.
+// Work is a step of an exploration in which the client does what the lock is for. Others may go first, time may
+// pass, and the lease may be renewed meanwhile. In a story it does nothing.
 func (c *Client) Work() { c.w.stopAtGate(&request{client: c, words: []string{"work"}}) }

@@ -45,7 +45,11 @@ type Event struct {
 	After  string        `json:"after,omitempty"`
 	TTL    time.Duration `json:"ttl,omitempty"` // Forever if the key has no TTL
 
-	// LeaseEnd of an Enter is when the lease of this acquisition can end at the earliest, 0 if unknown.
+	// Late is how long a Command was on its way. Only an exploration knows that.
+	Late time.Duration `json:"late,omitempty"`
+
+	// LeaseEnd of an Enter is when the lease of this acquisition can end at the earliest, 0 if unknown. It is Forever if the
+	// lock itself tells its holder: then the lease lasts until the holder leaves.
 	LeaseEnd time.Duration `json:"leaseEnd,omitempty"`
 }
 

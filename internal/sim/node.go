@@ -202,7 +202,9 @@ type request struct {
 	client *Client
 	conn   *conn // nil for a step that is no command, see Work
 	words  []string
-	loseIt bool // the reply never arrives: the connection breaks instead
+	sent   time.Duration // exploration: when it came to the gate
+	late   time.Duration // exploration: how long it stood there
+	loseIt bool          // the reply never arrives: the connection breaks instead
 }
 
 // arrive hands a request to the node. The world's lock is held.
@@ -231,7 +233,7 @@ func (n *Node) execute(r *request) {
 		}
 		n.w.record(Event{
 			Kind: Command, Client: client.name, Node: n.name, Key: key, Text: text, Reply: answer,
-			Before: before.client, After: after.client, TTL: n.TTL(key),
+			Before: before.client, After: after.client, TTL: n.TTL(key), Late: r.late,
 		})
 	}
 	if r.loseIt {

@@ -29,7 +29,7 @@ func (x *explorer) state() string {
 	lines = append(lines, strings.Join(append(common, keys[stranger]...), "; "))
 	x.nameTheKnown(lines)
 	slices.Sort(lines[:len(x.processes)])
-	return fmt.Sprintf("%v %d %d\n%s", x.w.Now(), x.crashes, x.losses, strings.Join(lines, "\n"))
+	return fmt.Sprintf("%v %d %d %d\n%s", x.w.Now(), x.crashes, x.losses, x.renewed, strings.Join(lines, "\n"))
 }
 
 // own replaces a client's name in what it has to do with.
@@ -57,8 +57,9 @@ func (x *explorer) nameTheKnown(lines []string) {
 	}
 }
 
-// past is what a client has seen. The order in which different nodes answered it is no part of that, unless the
-// plan says so.
+// past is what a client has seen, and when it had asked for it: a client that renews has a clock of its own. Nobody who is
+// done has anything running: see aftermath. The order in which different nodes answered is no part of the past, unless
+// the plan says so.
 func (x *explorer) past(c *Client) []string {
 	switch {
 	case c.dead:
@@ -77,17 +78,18 @@ func (x *explorer) past(c *Client) []string {
 	}
 	seen := make([]string, len(events))
 	for i, e := range events {
-		seen[i] = fmt.Sprintf("%v %s %s %s %s", e.At, e.Node, e.Key, e.Text, e.Reply)
+		seen[i] = fmt.Sprintf("%v %v %s %s %s %s", e.At-e.Late, e.At, e.Node, e.Key, e.Text, e.Reply)
 	}
 	return seen
 }
 
-// future is what a client is about to send.
+// future is what a client is about to send, and since when: it may have given up a request that still stands at the gate.
 func (x *explorer) future(c *Client) []string {
 	var next []string
 	all, names := x.standing(c)
 	for i, p := range all {
-		next = append(next, fmt.Sprintf("%s at %s", strings.TrimPrefix(string(names[i]), c.name), x.w.describe(c.name, p.r.words)))
+		next = append(next, fmt.Sprintf("%s at %s since %v",
+			strings.TrimPrefix(string(names[i]), c.name), x.w.describe(c.name, p.r.words), p.r.sent))
 	}
 	return next
 }

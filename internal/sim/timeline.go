@@ -123,6 +123,9 @@ func (d *drawing) words(e Event) (client, key string) {
 	switch e.Kind {
 	case Command:
 		client, key = e.Text+" → "+e.Reply, d.at(e.Node)+keyState(e)
+		if e.Late > 0 {
+			client = fmt.Sprintf("%s (sent %s) → %s", e.Text, clock(e.At-e.Late), e.Reply)
+		}
 	case Expire:
 		key = d.at(e.Node) + e.Text + ": free"
 	case Enter:

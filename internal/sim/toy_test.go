@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"context"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -157,3 +160,56 @@ func majorityPlan(clients string, nodes, quorum int) Plan {
 		},
 	}
 }
+
+// renewedPlan lets each client take the lock, work while a goroutine renews the lease once with a script, and release. stop
+// says whether the renewal ends before that.
+func renewedPlan(clients, script string, stop bool) Plan {
+	p := toyPlan(clients, good)
+	setup := p.Setup
+	p.Renewals = 2
+	p.Setup = func(w *World) []Process {
+		all := setup(w)
+		for i := range all {
+			c := all[i].Client
+			all[i].Run = func() { renewedThrough(c, tokenOf(i), script, stop) }
+		}
+		return all
+	}
+	return p
+}
+
+func renewedThrough(c *Client, token, script string, stop bool) {
+	lease, cancel := context.WithTimeout(ctx, ttl-s)
+	c.w.AtEnd(cancel)
+	if ok, err := setWithTTL(c, token); !ok || err != nil || lease.Err() != nil {
+		return
+	}
+	var left sync.Once
+	leave := func() { left.Do(func() { c.w.Record(Event{Kind: Leave, Client: c.name, Key: "k"}) }) }
+	c.w.Record(Event{Kind: Enter, Client: c.name, Key: "k", LeaseEnd: Forever})
+	keepLease := context.AfterFunc(lease, leave)
+	go func() {
+		select {
+		case <-time.After(ttl / 3):
+		case <-lease.Done():
+			return
+		}
+		sent := c.w.Now()
+		renewed := c.Redis().Eval(ctx, script, []string{"k"}, token, ttl.Milliseconds()).Val() == int64(1)
+		if end := sent + ttl - s - c.w.Now(); renewed && end > 0 && keepLease() {
+			time.AfterFunc(end, leave)
+		}
+	}()
+	c.Work()
+	leave()
+	if stop {
+		cancel()
+	}
+	compareAndDelete(c, token)
+}
+
+const (
+	extendMine = "-- extend: mine only\nif redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
+	extendAny  = "-- extend: whoever has it\nreturn redis.call('PEXPIRE', KEYS[1], ARGV[2])"
+	extendSet  = "-- extend: whatever is there\nredis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\nreturn 1"
+)

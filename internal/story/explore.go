@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ type Bounds struct {
 	Clients string // one letter each: "ABC"
 	Crashes int    // clients that may die, anywhere, in one schedule
 	Losses  int    // replies that may be lost in one schedule
+
+	Renewals int // renewals that may arrive in one schedule, for a lock that has them
 }
 
 // Explore runs everything that can happen when some clients each take the lock once, work, and unlock: every order of
@@ -30,8 +33,16 @@ func Explore(t *testing.T, number string, b Bounds, finds ...sim.Verdict) {
 	t.Helper()
 	ch, ok := ByNumber(number)
 	require.True(t, ok)
+	explore(t, ch, b, finds...)
+}
+
+func explore(t *testing.T, ch Chapter, b Bounds, finds ...sim.Verdict) {
+	t.Helper()
 	if raceDetector && *scheduleFlag == "" {
-		b.Clients = b.Clients[:2]
+		b.Clients = b.Clients[:min(2, len(b.Clients))]
+		if b.Renewals > 0 {
+			b.Crashes, b.Renewals = 0, 1
+		}
 	}
 	p := plan(ch, b)
 	if *scheduleFlag != "" {
@@ -57,9 +68,12 @@ func report(ch Chapter, b Bounds, r sim.Report) string {
 	if !r.Exhaustive {
 		scope = "not all"
 	}
-	text := fmt.Sprintf("\n%s: %d clients, each TTL ends at any moment, up to %d of them crash, up to %d replies are lost\n"+
-		"%d schedules of up to %d steps lead to %d states, %s there are\n",
-		ch.Dir, len(b.Clients), b.Crashes, b.Losses, r.Schedules, r.Longest, r.States, scope)
+	text := fmt.Sprintf("\n%s: %d clients, each TTL ends at any moment, up to %d of them crash, up to %d replies are lost\n",
+		ch.Dir, len(b.Clients), b.Crashes, b.Losses)
+	if b.Renewals > 0 {
+		text += fmt.Sprintf("the first %d renewals arrive, at any moment or never\n", b.Renewals)
+	}
+	text += fmt.Sprintf("%d schedules of up to %d steps lead to %d states, %s there are\n", r.Schedules, r.Longest, r.States, scope)
 	if len(r.Shortest) == 0 {
 		return text + "none of them breaks the lock\n"
 	}
@@ -75,7 +89,7 @@ const exploreTTL = 30 * time.Second
 
 func plan(ch Chapter, b Bounds) sim.Plan {
 	return sim.Plan{
-		Crashes: b.Crashes, Losses: b.Losses, TTL: exploreTTL, Most: 200_000,
+		Crashes: b.Crashes, Losses: b.Losses, Renewals: b.Renewals, TTL: exploreTTL, Most: 200_000,
 		Setup: func(w *sim.World) []sim.Process {
 			s := newStage(w, ch)
 			var all []sim.Process
@@ -108,9 +122,17 @@ func (a *Actor) onceThrough() {
 	if err != nil {
 		return
 	}
-	a.keep(k)
+	a.stage.AtEnd(func() { _ = k.Unlock(ctx) }) // its process ends with the schedule
+	var left sync.Once
+	leave := func(why string) {
+		left.Do(func() { a.record(sim.Event{Kind: sim.Leave, Key: "lock:x", Text: why}) })
+	}
+	if lease, ok := k.(interface{ Context() context.Context }); ok {
+		leaseEnd = sim.Forever // it lasts until Context says otherwise
+		context.AfterFunc(lease.Context(), func() { leave("(lock lost)") })
+	}
 	a.record(sim.Event{Kind: sim.Enter, Key: "lock:x", LeaseEnd: leaseEnd})
 	a.Work()
-	a.record(sim.Event{Kind: sim.Leave, Key: "lock:x"})
+	leave("")
 	a.returned("lock:x", k.Unlock(ctx))
 }
