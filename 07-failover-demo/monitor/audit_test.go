@@ -196,7 +196,8 @@ func TestWatch(t *testing.T) {
 	go func() { ended <- m.Watch(watching, "redis-1", rdb, 10*time.Millisecond, monitor.Limits{}) }()
 	eventually := func(metric string, want float64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return read(t, m).of(metric, `node="redis-1"`) == want }, 20*time.Second, 10*time.Millisecond, metric)
+		is := func() bool { return read(t, m).of(metric, `node="redis-1"`) == want }
+		require.Eventually(t, is, 20*time.Second, 10*time.Millisecond, metric)
 	}
 	eventually("audit_locks", 9)
 	eventually("audit_locks_without_ttl", 2)

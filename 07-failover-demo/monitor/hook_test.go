@@ -65,7 +65,8 @@ func TestHookCountsEachCommand(t *testing.T) {
 		}
 		require.Equal(t, want, n.of("commands_total"), "%q", c.args)
 		if c.name != "" {
-			require.Equal(t, want, n.of("commands_total", fmt.Sprintf("command=%q", c.name), fmt.Sprintf("outcome=%q", c.ending)), "%q %v", c.args, c.err)
+			labels := []string{fmt.Sprintf("command=%q", c.name), fmt.Sprintf("outcome=%q", c.ending)}
+			require.Equal(t, want, n.of("commands_total", labels...), "%q %v", c.args, c.err)
 		}
 	}
 }
