@@ -38,7 +38,7 @@ func ExploreNaiveRenewals(t *testing.T, b Bounds) {
 	for _, n := range naiveRenewals {
 		t.Run(n.name, func(t *testing.T) {
 			ch := Chapter{Dir: n.name, ErrNotAcquired: errNaiveTaken, ErrNotHeld: errNaiveGone, ErrExpired: errNaiveGone, ErrStolen: errNaiveGone}
-			ch.New = func(rdb redis.UniversalClient) Locker { return &naiveLocker{naive: n.lock, rdb: rdb} }
+			ch.New = one(func(rdb redis.UniversalClient) Locker { return &naiveLocker{naive: n.lock, rdb: rdb} })
 			explore(t, ch, b, n.finds...)
 		})
 	}
