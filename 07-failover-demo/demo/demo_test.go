@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"strings"
@@ -21,6 +22,8 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(workerEnv); spec != "" {
 		exit(work(spec))
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // the acts wait, mostly
 	os.Exit(m.Run())
 }
 
@@ -108,8 +111,14 @@ func TestInterrupt(t *testing.T) {
 	a, _ := findAct("5")
 	l, _ := findLock("03")
 	o := options{acts: []act{a}, locks: []lock{l}, cast: small}
-	err := perform(ctx, o, io.Discard, &report{Writer: trigger{"Redis hangs", cancel}, live: true})
+	hangs := false
+	during := trigger{"03-safe-release: Redis hangs", func() {
+		hangs = true
+		cancel()
+	}}
+	err := perform(ctx, o, io.Discard, &report{Writer: during, live: true})
 	require.ErrorContains(t, err, "interrupted")
+	require.True(t, hangs)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
