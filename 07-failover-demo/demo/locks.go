@@ -14,6 +14,7 @@ import (
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
+	redlock "example.com/redislock/06-redlock"
 )
 
 // lock is one line of the table: a chapter's lock, made equal to the others.
@@ -54,6 +55,9 @@ var locks = []lock{
 	}, {
 		name: "05-reentrant", nodes: 1, taken: reentrant.ErrNotAcquired, notIn: reentrant.ErrNotHeld,
 		open: one(func(rdb redis.UniversalClient) locker[*reentrant.Lock] { return reentrant.New(rdb) }),
+	}, {
+		name: "06-redlock", nodes: 5, taken: redlock.ErrNotAcquired, notIn: redlock.ErrNotHeld,
+		open: many(func(nodes []redis.UniversalClient) (locker[*redlock.Lock], error) { return redlock.New(nodes) }),
 	},
 }
 
@@ -75,6 +79,17 @@ type locker[K lease] interface {
 // one opens a lock that lives on a single Redis.
 func one[K lease](open func(redis.UniversalClient) locker[K]) func([]redis.UniversalClient) (tryLock, error) {
 	return func(nodes []redis.UniversalClient) (tryLock, error) { return attempt(open(nodes[0])), nil }
+}
+
+// many opens a lock that lives on several.
+func many[K lease](open func([]redis.UniversalClient) (locker[K], error)) func([]redis.UniversalClient) (tryLock, error) {
+	return func(nodes []redis.UniversalClient) (tryLock, error) {
+		l, err := open(nodes)
+		if err != nil {
+			return nil, err
+		}
+		return attempt(l), nil
+	}
 }
 
 func attempt[K lease](l locker[K]) tryLock {
