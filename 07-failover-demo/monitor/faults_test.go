@@ -17,6 +17,7 @@ import (
 
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
+	redlock "example.com/redislock/06-redlock"
 	monitor "example.com/redislock/07-failover-demo/monitor"
 	"example.com/redislock/internal/sim"
 )
@@ -334,4 +335,38 @@ func TestEachFaultRaisesItsAlerts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "faults_test.yml")
 	require.NoError(t, os.WriteFile(file, []byte(y.String()), 0o644))
 	promtool(t, "test", "rules", file)
+}
+
+// One node of five hangs under chapter 06: every attempt goes on succeeding, and that node's commands show it.
+func TestOneNodeOfFiveHangs(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		m := monitor.New()
+		a := w.Client("A", w.Node("N1"))
+		clients := []redis.UniversalClient{a.Redis()}
+		for i := range 4 {
+			clients = append(clients, a.Connect(w.Node(fmt.Sprint("N", i+2))))
+		}
+		for i, rdb := range clients {
+			rdb.AddHook(m.Hook(fmt.Sprint("redis-", i+1)))
+		}
+		locker, err := redlock.New(clients)
+		require.NoError(t, err)
+		locks := monitor.Wrap(m, "orders", locker, errs06)
+		w.Nodes()[2].Hang()
+		k, err := locks.TryLock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		w.At(45 * time.Second) // renewed since
+		require.NoError(t, k.Handle().Context().Err())
+		require.NoError(t, k.Unlock(ctx))
+		w.At(2 * time.Minute)
+		n := read(t, m)
+		require.Equal(t, 1.0, n.of("attempts_total", `outcome="acquired"`))
+		require.Equal(t, 1.0, n.of("attempts_total"))
+		require.Equal(t, 1.0, n.of("unlocks_total", `outcome="released"`))
+		require.Zero(t, n.of("leases_lost_total"))
+		require.Positive(t, n.of("commands_total", `outcome="no_answer"`, `node="redis-3"`))
+		require.Equal(t, n.of("commands_total", `outcome="no_answer"`), n.of("commands_total", `outcome="no_answer"`, `node="redis-3"`))
+		require.Equal(t, 4.0, n.of("commands_total", `command="acquire"`, `outcome="done"`))
+		require.Positive(t, n.of("commands_total", `command="extend"`, `outcome="done"`))
+	})
 }

@@ -17,6 +17,7 @@ import (
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
+	redlock "example.com/redislock/06-redlock"
 	monitor "example.com/redislock/07-failover-demo/monitor"
 )
 
@@ -37,6 +38,9 @@ var (
 	}
 	errs05 = monitor.Errors{
 		NotAcquired: reentrant.ErrNotAcquired, NotHeld: reentrant.ErrNotHeld, Expired: reentrant.ErrExpired, Stolen: reentrant.ErrStolen,
+	}
+	errs06 = monitor.Errors{
+		NotAcquired: redlock.ErrNotAcquired, NotHeld: redlock.ErrNotHeld, Expired: redlock.ErrExpired, Stolen: redlock.ErrStolen,
 	}
 )
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	naivesetnx "example.com/redislock/01-naive-setnx"
@@ -13,6 +14,7 @@ import (
 	saferelease "example.com/redislock/03-safe-release"
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
+	redlock "example.com/redislock/06-redlock"
 	monitor "example.com/redislock/07-failover-demo/monitor"
 	"example.com/redislock/internal/sim"
 )
@@ -35,6 +37,13 @@ func TestWrapsEveryChapter(t *testing.T) {
 	})
 	t.Run("05", func(t *testing.T) {
 		wraps(t, errs05, func(c *sim.Client) monitor.Source[*reentrant.Lock] { return reentrant.New(c.Redis()) })
+	})
+	t.Run("06", func(t *testing.T) {
+		wraps(t, errs06, func(c *sim.Client) monitor.Source[*redlock.Lock] {
+			l, err := redlock.New([]redis.UniversalClient{c.Redis()}) // its majority is one
+			require.NoError(t, err)
+			return l
+		})
 	})
 }
 
