@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 type maker struct {
 	book    *book
 	told    *records
+	untold  bool // telling has failed
 	tell    func() (*records, error)
 	shell   func(command string) (string, error)
 	outputs map[string]string
@@ -72,10 +74,15 @@ func kindNames() []string {
 
 // records tells the stories, once.
 func (m *maker) records() (_ *records, err error) {
-	if m.told == nil {
+	if m.told == nil && !m.untold {
 		m.told, err = m.tell()
+		m.untold = err != nil
+		return m.told, err
 	}
-	return m.told, err
+	if m.untold {
+		return nil, errors.New("the stories are not told either, see above")
+	}
+	return m.told, nil
 }
 
 func (m *maker) find(p page, args []string) (record, error) {
