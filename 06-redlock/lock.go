@@ -221,6 +221,12 @@ type extension struct {
 	done chan error
 }
 
+// answer is what a node has said to a request: nil is yes.
+type answer struct {
+	node int
+	err  error
+}
+
 // TryLock makes one attempt to take the lock for ttl. It returns ErrNotAcquired if somebody else holds it.
 func (l *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	if err := l.check(ctx, key, ttl); err != nil {
@@ -336,8 +342,8 @@ func (k *Lock) abandon(ctx context.Context, timeout time.Duration) {
 	answers, late := k.askRelease(ctx), time.After(timeout)
 	for granted > 0 {
 		select {
-		case err := <-answers:
-			if err == nil {
+		case a := <-answers:
+			if a.err == nil {
 				granted--
 			}
 		case <-late:
@@ -349,17 +355,13 @@ func (k *Lock) abandon(ctx context.Context, timeout time.Duration) {
 }
 
 // ask sends one command to every node at once. Each answer goes through read, which says whether it counts as a yes, and
-// then into the channel: one error for each node. An answer that comes after the decision is read too. A request waits for
+// then into the channel, one for each node. An answer that comes after the decision is read too. A request waits for
 // the one before it if it can queue, and fails at once if it can't: a node that hangs must not pile up renewals.
-func (h *lease) ask(ctx context.Context, timeout time.Duration, queue bool, words []any, read func(*vote, *once, error) error) <-chan error {
-	answers := make(chan error, len(h.votes))
+func (h *lease) ask(ctx context.Context, timeout time.Duration, queue bool, words []any, read func(*vote, *once, error) error) <-chan answer {
+	answers := make(chan answer, len(h.votes))
 	for i, v := range h.votes {
 		go func() {
-			err := h.askNode(ctx, timeout, queue, v, &once{Cmd: redis.NewCmd(ctx, words...)}, read)
-			if err != nil {
-				err = fmt.Errorf("node %d: %w", i+1, err)
-			}
-			answers <- err
+			answers <- answer{i, h.askNode(ctx, timeout, queue, v, &once{Cmd: redis.NewCmd(ctx, words...)}, read)}
 		}()
 	}
 	return answers
@@ -388,16 +390,18 @@ func (h *lease) askNode(ctx context.Context, timeout time.Duration, queue bool, 
 
 // decide counts the answers until a majority has said yes, and returns nil, or until it can't any more, and returns the
 // reasons. A node that has not answered in time has not said yes.
-func (h *lease) decide(ctx context.Context, timeout time.Duration, answers <-chan error) (no []error) {
+func (h *lease) decide(ctx context.Context, timeout time.Duration, answers <-chan answer) (no []error) {
 	late := time.NewTimer(timeout)
 	defer late.Stop()
+	heard := make([]bool, len(h.votes))
 	for yes := 0; yes < h.locker.quorum; {
 		var missing error
 		select {
-		case err := <-answers:
-			if err == nil {
+		case a := <-answers:
+			heard[a.node] = true
+			if a.err == nil {
 				yes++
-			} else if no = append(no, err); len(no) > len(h.votes)-h.locker.quorum {
+			} else if no = append(no, reason(a.node, a.err)); len(no) > len(h.votes)-h.locker.quorum {
 				return no
 			}
 			continue
@@ -406,13 +410,18 @@ func (h *lease) decide(ctx context.Context, timeout time.Duration, answers <-cha
 		case <-ctx.Done():
 			missing = ctx.Err()
 		}
-		for range len(h.votes) - yes - len(no) {
-			no = append(no, missing)
+		for node, known := range heard {
+			if !known {
+				no = append(no, reason(node, missing))
+			}
 		}
 		return no
 	}
 	return nil
 }
+
+// reason is an error, and at which node.
+func reason(node int, err error) error { return fmt.Errorf("node %d: %w", node+1, err) }
 
 // begin starts the lease: its deadline, its context, its renewer. The caller's ctx bounded the waiting; the lease takes
 // only its values.
@@ -699,7 +708,7 @@ func (k *Lock) release(ctx context.Context) error {
 }
 
 // askRelease goes on when ctx has ended, and waits at each node for the request that is in flight there.
-func (k *Lock) askRelease(ctx context.Context) <-chan error {
+func (k *Lock) askRelease(ctx context.Context) <-chan answer {
 	request := []any{"EVAL", releaseScript, 1, redisKey(k.key), k.token}
 	return k.lease.ask(context.WithoutCancel(ctx), unlockBudget, true, request, (*vote).released)
 }
