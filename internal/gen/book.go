@@ -23,6 +23,7 @@ type book struct {
 // chapter is one numbered folder with a lock.go.
 type chapter struct {
 	number, dir, title string
+	base               string      // the chapter whose lock.go it changes, "" for the one before
 	tests              []storyTest // the chapter's own stories first, then its limits
 }
 
@@ -63,6 +64,9 @@ func openChapter(folder string) (chapter, error) {
 		return ch, err
 	}
 	ch.title = title(lock.Doc.Text())
+	if m := goesOn.FindStringSubmatch(lock.Doc.Text()); m != nil {
+		ch.base = "0" + m[1]
+	}
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 	if err != nil {
 		return ch, err
@@ -84,6 +88,9 @@ func rank(t storyTest) int {
 	}
 	return 0
 }
+
+// goesOn is how the documentation of a lock says that it doesn't change the one before.
+var goesOn = regexp.MustCompile(`\bIt goes on from chapter (\d)\b`)
 
 var chapterIntro = regexp.MustCompile(`^Package \w+ is chapter \w+: `)
 

@@ -166,7 +166,7 @@ func coloured(p *paper, diff string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// lockDiff compares a chapter's lock.go with the one before. With code it leaves the package documentation out.
+// lockDiff compares a chapter's lock.go with the one that it changes. With code it leaves the package documentation out.
 func (b *book) lockDiff(ch chapter, code bool) (diff string, err error) {
 	old, now, err := b.lockSides(ch)
 	if err != nil {
@@ -180,17 +180,29 @@ func (b *book) lockDiff(ch chapter, code bool) (diff string, err error) {
 
 // lockSides are the two lock.go, both from their package clauses on.
 func (b *book) lockSides(ch chapter) (old, now side, err error) {
-	i, err := b.byNumber(ch.number)
+	base, err := b.baseOf(ch)
 	if err != nil {
 		return old, now, err
 	}
-	if i == 0 {
-		return old, now, fmt.Errorf("chapter %s is the first: there is no lock.go before it. Type for example: make diff CH=02", ch.number)
-	}
-	if old, err = b.lockSide(b.chapters[i-1]); err == nil {
+	if old, err = b.lockSide(base); err == nil {
 		now, err = b.lockSide(ch)
 	}
 	return old, now, err
+}
+
+// baseOf is the chapter whose lock.go this one changes: the one before, unless its documentation says otherwise.
+func (b *book) baseOf(ch chapter) (chapter, error) {
+	i, err := b.byNumber(ch.number)
+	switch {
+	case err != nil:
+		return chapter{}, err
+	case i == 0:
+		return chapter{}, fmt.Errorf("chapter %s is the first: there is no lock.go before it. Type for example: make diff CH=02", ch.number)
+	case ch.base != "":
+		i, err = b.byNumber(ch.base)
+		return b.chapters[max(i, 0)], err
+	}
+	return b.chapters[i-1], nil
 }
 
 func (b *book) lockSide(ch chapter) (side, error) {

@@ -263,3 +263,20 @@ func TestWrongChapterSaysWhatToType(t *testing.T) {
 	require.Equal(t, "01", b.before(ch))
 	require.Equal(t, "00", b.before(b.chapters[0]))
 }
+
+// A chapter may say that it goes on from an earlier one than the one before: then that is what it changes.
+func TestDiffGoesOnFromWhatTheChapterSays(t *testing.T) {
+	b := shelf(t, map[string]string{
+		"03-three/lock.go": "// Package three is chapter 3: the third.\n//\n// It goes on from chapter 1, and leaves Old behind.\npackage three\n\nfunc New() int { return 3 }\n",
+	})
+	diff, err := b.lockDiff(b.chapters[2], true)
+	require.NoError(t, err)
+	require.Contains(t, diff, "--- 01-one/lock.go\n+++ 03-three/lock.go\n")
+	require.NotContains(t, diff, "Old")
+	size, err := newMaker(b).size(page{}, []string{"03"})
+	require.NoError(t, err)
+	require.Contains(t, size, "since chapter 01")
+	diff, err = b.lockDiff(b.chapters[1], true)
+	require.NoError(t, err)
+	require.Contains(t, diff, "--- 01-one/lock.go\n+++ 02-two/lock.go\n")
+}

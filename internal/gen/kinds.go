@@ -147,10 +147,14 @@ func (m *maker) size(_ page, args []string) (string, error) {
 	if err != nil || i == 0 {
 		return fmt.Sprintf("`lock.go`: %d lines", len(now.lines)), err
 	}
-	old, err := m.book.lockSide(m.book.chapters[i-1])
+	base, err := m.book.baseOf(ch)
+	if err != nil {
+		return "", err
+	}
+	old, err := m.book.lockSide(base)
 	added, removed := count(edits(old.lines, now.lines))
 	return fmt.Sprintf("`lock.go`: %d lines, %d added and %d removed since chapter %s",
-		len(now.lines), added, removed, m.book.chapters[i-1].number), err
+		len(now.lines), added, removed, base.number), err
 }
 
 // fence makes a code block, with a fence that doesn't occur in the text.

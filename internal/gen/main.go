@@ -15,7 +15,7 @@
 //	                                 do its links, tests and commands exist, and is no Go code pasted into it
 //	go run ./internal/gen tour [NN]  the walk through all chapters, or through some
 //	go run ./internal/gen story NN   the stories of one chapter
-//	go run ./internal/gen diff NN    what changed in lock.go since the chapter before
+//	go run ./internal/gen diff NN    what changed in lock.go since the chapter that it goes on from
 //	go run ./internal/gen break NN   the lock before, judged by this chapter's tests
 //	go run ./internal/gen explore    what the explorations find
 //	go run ./internal/gen breakit    makes the changes that the chapters list, and checks what fails; [NN [N]] for some
