@@ -101,6 +101,7 @@ func TestDelayBeforeTheCheckIsNoticed(t *testing.T) {
 		a.acquires()
 		w.At(ttl)
 		a.GoOn()
+		w.At(ttl + time.Second)
 		require.Zero(t, a.validity, "five votes, and none of them worth anything")
 		w.At(61 * time.Second)
 		b.acquires()

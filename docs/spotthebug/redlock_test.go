@@ -53,7 +53,8 @@ func TestElapsedOnTheWallClock(t *testing.T) {
 			w.At(10 * time.Second)
 			set = -time.Minute
 			a.GoOn()
-			by = left - all[0].TTL(key)
+			w.At(11 * time.Second)
+			by = left - time.Second - all[0].TTL(key)
 		})
 		return by
 	}
@@ -98,9 +99,9 @@ func TestHungNodesInTurn(t *testing.T) {
 		})
 		return d
 	}
-	require.Equal(t, 4*time.Second, lasts(takeInTurn, func(o *redis.Options) { once(o); o.ReadTimeout = 2 * time.Second }),
+	require.GreaterOrEqual(t, lasts(takeInTurn, func(o *redis.Options) { once(o); o.ReadTimeout = 2 * time.Second }), 4*time.Second,
 		"the slip: of a lease of 30 seconds")
-	require.Zero(t, lasts(takeAtOnce, deadlines), "mended: three nodes have answered")
+	require.Less(t, lasts(takeAtOnce, deadlines), 10*time.Millisecond, "mended: three nodes have answered")
 }
 
 // The caller's time is up, so the attempt has failed. The clean-up uses the caller's ctx and cleans nothing.
