@@ -275,9 +275,10 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 	}
 	k.lease = h
 	sent := time.Now() // the lease is counted from here, in each attempt: no node can have started it any earlier
-	request := []any{"EVAL", acquireScript, 1, redisKey(key), token, ttl.Milliseconds()}
-	no := h.decide(ctx, l.timeout(ttl), h.ask(ctx, l.timeout(ttl), false, request, func(v *vote, cmd *once, err error) error {
-		return v.granted(cmd, err, h.deadline(sent, ttl))
+	no := h.decide(ctx, l.timeout(ttl), h.ask(ctx, request{
+		words:   []any{"EVAL", acquireScript, 1, redisKey(key), token, ttl.Milliseconds()},
+		timeout: l.timeout(ttl),
+		read:    func(v *vote, cmd *once, err error) error { return v.granted(cmd, err, h.deadline(sent, ttl)) },
 	}))
 	if no == nil {
 		if err = h.begin(ctx, sent); err == nil {
@@ -354,21 +355,27 @@ func (k *Lock) abandon(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// ask sends one command to every node at once. Each answer goes through read, which says whether it counts as a yes, and
-// then into the channel, one for each node. An answer that comes after the decision is read too. A request waits for
-// the one before it if it can queue, and fails at once if it can't: a node that hangs must not pile up renewals.
-func (h *lease) ask(ctx context.Context, timeout time.Duration, queue bool, words []any, read func(*vote, *once, error) error) <-chan answer {
+// request is what a lock asks of its nodes.
+type request struct {
+	words   []any
+	timeout time.Duration
+	queue   bool                                      // wait for the request before this one, if the node is still busy with that
+	skip    func(v *vote) bool                        // don't ask this node
+	read    func(v *vote, cmd *once, err error) error // what a node's answer means: nil is a yes
+}
+
+// ask sends a request to every node at once. Each answer goes through read and then into the channel, one for each node. An
+// answer that comes after the decision is read too. A renewal does not queue: a node that hangs must not pile them up.
+func (h *lease) ask(ctx context.Context, r request) <-chan answer {
 	answers := make(chan answer, len(h.votes))
 	for i, v := range h.votes {
-		go func() {
-			answers <- answer{i, h.askNode(ctx, timeout, queue, v, &once{Cmd: redis.NewCmd(ctx, words...)}, read)}
-		}()
+		go func() { answers <- answer{i, h.askNode(ctx, r, v)} }()
 	}
 	return answers
 }
 
-func (h *lease) askNode(ctx context.Context, timeout time.Duration, queue bool, v *vote, cmd *once, read func(*vote, *once, error) error) error {
-	if queue {
+func (h *lease) askNode(ctx context.Context, r request, v *vote) (err error) {
+	if r.queue {
 		v.turn <- struct{}{}
 	} else {
 		select {
@@ -378,14 +385,15 @@ func (h *lease) askNode(ctx context.Context, timeout time.Duration, queue bool, 
 		}
 	}
 	defer func() { <-v.turn }()
-	var err error
-	if h.mu.Lock(); !v.clear {
+	cmd := &once{Cmd: redis.NewCmd(ctx, r.words...)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.skip == nil || !r.skip(v) {
 		h.mu.Unlock()
-		err = send(ctx, timeout, v.node, cmd)
+		err = send(ctx, r.timeout, v.node, cmd)
 		h.mu.Lock()
 	}
-	defer h.mu.Unlock()
-	return read(v, cmd, err)
+	return r.read(v, cmd, err)
 }
 
 // decide counts the answers until a majority has said yes, and returns nil, or until it can't any more, and returns the
@@ -562,9 +570,10 @@ func (h *lease) extend(ctx context.Context, ttl time.Duration) error {
 	}
 	h.lasts(h.sure())
 	h.mu.Unlock()
-	request := []any{"EVAL", extendScript, 1, redisKey(h.key), h.token, ttl.Milliseconds()}
-	no := h.decide(ctx, h.locker.timeout(ttl), h.ask(h.ctx, h.locker.timeout(ttl), false, request, func(v *vote, cmd *once, err error) error {
-		return h.extended(v, cmd, err, sent, ttl)
+	no := h.decide(ctx, h.locker.timeout(ttl), h.ask(h.ctx, request{
+		words:   []any{"EVAL", extendScript, 1, redisKey(h.key), h.token, ttl.Milliseconds()},
+		timeout: h.locker.timeout(ttl),
+		read:    func(v *vote, cmd *once, err error) error { return h.extended(v, cmd, err, sent, ttl) },
 	}))
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -709,8 +718,13 @@ func (k *Lock) release(ctx context.Context) error {
 
 // askRelease goes on when ctx has ended, and waits at each node for the request that is in flight there.
 func (k *Lock) askRelease(ctx context.Context) <-chan answer {
-	request := []any{"EVAL", releaseScript, 1, redisKey(k.key), k.token}
-	return k.lease.ask(context.WithoutCancel(ctx), unlockBudget, true, request, (*vote).released)
+	return k.lease.ask(context.WithoutCancel(ctx), request{
+		words:   []any{"EVAL", releaseScript, 1, redisKey(k.key), k.token},
+		timeout: unlockBudget,
+		queue:   true,
+		skip:    func(v *vote) bool { return v.clear },
+		read:    (*vote).released,
+	})
 }
 
 // released reads a node's answer to a release.
