@@ -13,6 +13,7 @@ import (
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
 	redlock "example.com/redislock/06-redlock"
+	failover "example.com/redislock/07-failover-demo"
 	"example.com/redislock/internal/story"
 )
 
@@ -90,11 +91,27 @@ var extras = map[string]chapter{
 		background: true,
 		shortest:   500 * time.Millisecond,
 	},
+	"07": {
+		nilLocker: []call{locking((*failover.Locker)(nil).TryLock), locking((*failover.Locker)(nil).Lock)},
+		nilUnlock: (*failover.Lock)(nil).Unlock,
+		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
+			return locking(fenced(rdb, failover.WithBackoff(first, longest)).Lock)
+		},
+		do:         func(rdb redis.UniversalClient) doer { return fenced(rdb) },
+		patient:    story.Fenced(failover.WithRequestTimeout(300 * time.Millisecond)),
+		background: true,
+		shortest:   500 * time.Millisecond,
+	},
 }
 
 // single is a majority of one: what concerns one Redis is the same there. Tests of chapter 6 have more nodes.
 func single(rdb redis.UniversalClient, opts ...redlock.Option) *redlock.Locker {
 	l, _ := redlock.New([]redis.UniversalClient{rdb}, opts...)
+	return l
+}
+
+func fenced(rdb redis.UniversalClient, opts ...failover.Option) *failover.Locker {
+	l, _ := failover.New([]redis.UniversalClient{rdb}, opts...)
 	return l
 }
 

@@ -56,4 +56,8 @@ var flaws = map[string]map[string][]string{
 		"R4_reply_lost_is_not_expired":        {`Unlock answers ["not held, expired"] and not ["success"]`},
 		"R4_every_reply_lost_can_be_repeated": {`the second Unlock answers ["not held, expired"] and not ["success"]`},
 	},
+	"07": {
+		// No flaw but a price: the token needs a second round.
+		"R7_two_commands": {"TryLock and Unlock are not one command each"},
+	},
 }

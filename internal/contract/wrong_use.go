@@ -102,6 +102,6 @@ func oddKeyNames(t *trial) {
 			t.free("lock:" + name)
 		}()
 	}
-	n := t.Truth().DBSize(ctx).Val()
-	t.want(n == int64(len(names)), "two names share a lock", n)
+	n := len(t.Truth().Keys(ctx, "lock:*").Val()) // chapter 7 counts grants in other keys
+	t.want(n == len(names), "two names share a lock", n)
 }

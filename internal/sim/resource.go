@@ -7,6 +7,7 @@ type Resource struct {
 	w     *World
 	name  string
 	value int
+	fence int64 // the largest token that it has seen
 }
 
 // Resource adds a shared value to the world.
@@ -31,6 +32,36 @@ func (c *Client) Read(r *Resource) int {
 	defer c.w.mu.Unlock()
 	c.w.record(Event{Kind: Read, Client: c.name, Key: r.name, Text: fmt.Sprintf("reads %s: %d", r.name, r.value)})
 	return r.value
+}
+
+// ReadFenced is Read of a resource that looks at fencing tokens: it remembers the largest, and refuses smaller ones.
+func (c *Client) ReadFenced(r *Resource, fence int64) (int, bool) {
+	if !c.passes(r, fence, Read) {
+		return 0, false
+	}
+	return c.Read(r), true
+}
+
+// WriteFenced is Write to such a resource. It reports whether the resource has taken the value.
+func (c *Client) WriteFenced(r *Resource, value int, fence int64) bool {
+	if !c.passes(r, fence, Write) {
+		return false
+	}
+	c.Write(r, value)
+	return true
+}
+
+// passes compares the token, and writes a refusal down.
+func (c *Client) passes(r *Resource, fence int64, kind Kind) bool {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if fence < r.fence {
+		text := fmt.Sprintf("%s refused, token %d < %d", kind, fence, r.fence)
+		c.w.record(Event{Kind: kind, Client: c.name, Key: r.name, Outcome: Failed, Text: text})
+		return false
+	}
+	r.fence = fence
+	return true
 }
 
 // Write lets the client write the resource, whatever others have done to it since it read.

@@ -24,7 +24,7 @@ func rows(h *History, f Finding) []row {
 		}
 		r := row{e, i == f.Event}
 		nodes := []string{e.Node}
-		for j := i + 1; e.Kind == Command && j < len(h.Events) && sameInstant(e, h.Events[j]); j++ {
+		for j := i + 1; (e.Kind == Command || e.Kind == Expire) && j < len(h.Events) && sameInstant(e, h.Events[j]); j++ {
 			if same := h.Events[j]; !gone[j] && sayTheSame(e, same) {
 				gone[j] = true
 				nodes = append(nodes, same.Node)

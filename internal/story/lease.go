@@ -118,5 +118,5 @@ var NestedLock = Story{
 		s.At(6 * time.Second)
 		b.Unlock()
 	},
-	Breaks: map[string]sim.Verdict{"01": sim.SelfBlocked, "02": sim.SelfBlocked, "03": sim.SelfBlocked, "04": sim.SelfBlocked, "06": sim.SelfBlocked},
+	Breaks: map[string]sim.Verdict{"01": sim.SelfBlocked, "02": sim.SelfBlocked, "03": sim.SelfBlocked, "04": sim.SelfBlocked, "06": sim.SelfBlocked, "07": sim.SelfBlocked},
 }

@@ -14,6 +14,7 @@ import (
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
 	redlock "example.com/redislock/06-redlock"
+	failover "example.com/redislock/07-failover-demo"
 )
 
 // Lock is what the locks of all chapters have in common: one acquisition.
@@ -88,7 +89,23 @@ var Chapters = []Chapter{
 
 		ErrNotAcquired: redlock.ErrNotAcquired, ErrNotHeld: redlock.ErrNotHeld,
 		ErrExpired: redlock.ErrExpired, ErrStolen: redlock.ErrStolen,
+	}, {
+		Dir: "07-failover-demo", Nodes: 3, New: Fenced(),
+
+		ErrNotAcquired: failover.ErrNotAcquired, ErrNotHeld: failover.ErrNotHeld,
+		ErrExpired: failover.ErrExpired, ErrStolen: failover.ErrStolen,
 	},
+}
+
+// Fenced makes chapter 7's lockers.
+func Fenced(opts ...failover.Option) func(...redis.UniversalClient) Locker {
+	return func(nodes ...redis.UniversalClient) Locker {
+		l, err := failover.New(nodes, opts...)
+		if err != nil {
+			return refused{err}
+		}
+		return adapter[*failover.Lock]{l}
+	}
 }
 
 // refused is the Locker of somebody who goes on after New has returned an error.

@@ -54,7 +54,7 @@ var NodeRestartsEmpty = Story{
 		b.Unlock()
 	},
 	From:   "06",
-	Breaks: map[string]sim.Verdict{"06": sim.TwoHolders},
+	Breaks: map[string]sim.Verdict{"06": sim.TwoHolders, "07": sim.TwoHolders},
 }
 
 // RestartDelayed is what an operator does against that: a node that has lost its data stays away until every lease that it
@@ -94,5 +94,5 @@ var ClockJumps = Story{
 		b.Unlock()
 	},
 	From:   "06",
-	Breaks: map[string]sim.Verdict{"06": sim.TwoHolders},
+	Breaks: map[string]sim.Verdict{"06": sim.TwoHolders, "07": sim.TwoHolders},
 }

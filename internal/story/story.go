@@ -272,7 +272,11 @@ func (a *Actor) record(e sim.Event) {
 // ReadInside lets the actor look at the resource, if it has the lock.
 func (a *Actor) ReadInside(r *sim.Resource) {
 	a.Do(func() {
-		if a.inside() {
+		switch fence, fenced := a.fence(); {
+		case !a.inside():
+		case fenced:
+			a.seen, _ = a.ReadFenced(r, fence)
+		default:
 			a.seen = a.Read(r)
 		}
 	})
@@ -281,8 +285,22 @@ func (a *Actor) ReadInside(r *sim.Resource) {
 // WriteInside lets the actor take one off what it has read, if it has the lock and there was something left.
 func (a *Actor) WriteInside(r *sim.Resource) {
 	a.Do(func() {
-		if a.inside() && a.seen > 0 {
+		switch fence, fenced := a.fence(); {
+		case !a.inside() || a.seen == 0:
+		case fenced:
+			a.WriteFenced(r, a.seen-1, fence)
+		default:
 			a.Write(r, a.seen-1)
 		}
 	})
+}
+
+// fence returns the fencing token of the lock that the actor took last, if its locks have one.
+func (a *Actor) fence() (int64, bool) {
+	if len(a.held) > 0 {
+		if k, ok := a.held[len(a.held)-1].(interface{ Fence() int64 }); ok {
+			return k.Fence(), true
+		}
+	}
+	return 0, false
 }
