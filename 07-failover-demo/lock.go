@@ -241,6 +241,12 @@ type extension struct {
 	done chan error
 }
 
+// answer is what a node has said to a request: nil is yes.
+type answer struct {
+	node int
+	err  error
+}
+
 // TryLock makes one attempt to take the lock for ttl. It returns ErrNotAcquired if somebody else holds it.
 func (l *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	if err := l.check(ctx, key, ttl); err != nil {
@@ -393,8 +399,8 @@ func (k *Lock) abandon(ctx context.Context, timeout time.Duration) {
 	answers, late := k.askRelease(ctx), time.After(timeout)
 	for granted > 0 {
 		select {
-		case err := <-answers:
-			if err == nil {
+		case a := <-answers:
+			if a.err == nil {
 				granted--
 			}
 		case <-late:
@@ -414,19 +420,12 @@ type request struct {
 	read    func(v *vote, cmd *once, err error) error // what a node's answer means: nil is a yes
 }
 
-// ask sends a request to every node at once. Each answer goes through read and then into the channel: one error for each
-// node. An answer that comes after the decision is read too. A renewal does not queue: a node that hangs must not pile
-// them up.
-func (h *lease) ask(ctx context.Context, r request) <-chan error {
-	answers := make(chan error, len(h.votes))
+// ask sends a request to every node at once. Each answer goes through read and then into the channel, one for each node. An
+// answer that comes after the decision is read too. A renewal does not queue: a node that hangs must not pile them up.
+func (h *lease) ask(ctx context.Context, r request) <-chan answer {
+	answers := make(chan answer, len(h.votes))
 	for i, v := range h.votes {
-		go func() {
-			err := h.askNode(ctx, r, v)
-			if err != nil {
-				err = fmt.Errorf("node %d: %w", i+1, err)
-			}
-			answers <- err
-		}()
+		go func() { answers <- answer{i, h.askNode(ctx, r, v)} }()
 	}
 	return answers
 }
@@ -455,16 +454,18 @@ func (h *lease) askNode(ctx context.Context, r request, v *vote) (err error) {
 
 // decide counts the answers until a majority has said yes, and returns nil, or until it can't any more, and returns the
 // reasons. A node that has not answered in time has not said yes.
-func (h *lease) decide(ctx context.Context, timeout time.Duration, answers <-chan error) (no []error) {
+func (h *lease) decide(ctx context.Context, timeout time.Duration, answers <-chan answer) (no []error) {
 	late := time.NewTimer(timeout)
 	defer late.Stop()
+	heard := make([]bool, len(h.votes))
 	for yes := 0; yes < h.locker.quorum; {
 		var missing error
 		select {
-		case err := <-answers:
-			if err == nil {
+		case a := <-answers:
+			heard[a.node] = true
+			if a.err == nil {
 				yes++
-			} else if no = append(no, err); len(no) > len(h.votes)-h.locker.quorum {
+			} else if no = append(no, reason(a.node, a.err)); len(no) > len(h.votes)-h.locker.quorum {
 				return no
 			}
 			continue
@@ -473,13 +474,18 @@ func (h *lease) decide(ctx context.Context, timeout time.Duration, answers <-cha
 		case <-ctx.Done():
 			missing = ctx.Err()
 		}
-		for range len(h.votes) - yes - len(no) {
-			no = append(no, missing)
+		for node, known := range heard {
+			if !known {
+				no = append(no, reason(node, missing))
+			}
 		}
 		return no
 	}
 	return nil
 }
+
+// reason is an error, and at which node.
+func reason(node int, err error) error { return fmt.Errorf("node %d: %w", node+1, err) }
 
 // begin starts the lease: its deadline, its context, its renewer. The caller's ctx bounded the waiting; the lease takes
 // only its values.
@@ -767,7 +773,7 @@ func (k *Lock) release(ctx context.Context) error {
 }
 
 // askRelease goes on when ctx has ended, and waits at each node for the request that is in flight there.
-func (k *Lock) askRelease(ctx context.Context) <-chan error {
+func (k *Lock) askRelease(ctx context.Context) <-chan answer {
 	return k.lease.ask(context.WithoutCancel(ctx), request{
 		words:   []any{"EVAL", releaseScript, 1, redisKey(k.key), k.token},
 		timeout: unlockBudget,
