@@ -635,8 +635,9 @@ func (h *lease) expire() {
 	}
 }
 
-// lose tells the holder. It is final: a renewal that succeeds after this changes nothing.
+// lose tells the holder. It is final: a renewal that succeeds after this changes nothing, and the lease lasts no longer.
 func (h *lease) lose(why error) error {
+	h.until = earlier(h.until, time.Now())
 	h.end(fmt.Errorf("%w: %w", ErrLockLost, why))
 	h.expiry.Stop()
 	return fmt.Errorf("extend %q: %w", h.key, why)

@@ -223,15 +223,16 @@ type lease struct {
 
 // vote is what a lock has at one node.
 type vote struct {
-	node          redis.UniversalClient
-	turn          chan struct{} // one request at a time, until go-redis is done with it: the node sees them in our order
-	until         time.Time     // the node's key can't expire before this; zero if the node has not granted it
-	late          time.Duration // the shortest ttl of a request that may still reach the node
-	left          time.Duration // how long the node's other holder has left, or 0
-	lost          error         // the node's key is gone, or another's
-	count         int64         // of its grants, with ours; 0 if it has not granted the lock in time
-	clear         bool          // nothing of ours has ever been there
-	resent, freed bool          // a release went out whose reply never came; one has succeeded
+	node  redis.UniversalClient
+	turn  chan struct{} // one request at a time, until go-redis is done with it: the node sees them in our order
+	until time.Time     // the node's key can't expire before this; zero if the node has not granted it
+	late  time.Duration // the shortest ttl of a request that may still reach the node
+	left  time.Duration // how long the node's other holder has left, or 0
+	lost  error         // the node's key is gone, or another's
+	count int64         // of its grants, with ours; 0 if it has not granted the lock in time
+
+	clear         bool // nothing of ours has ever been there
+	resent, freed bool // a release went out whose reply never came; one has succeeded
 }
 
 // extension is one call of Extend.
@@ -691,8 +692,9 @@ func (h *lease) expire() {
 	}
 }
 
-// lose tells the holder. It is final: a renewal that succeeds after this changes nothing.
+// lose tells the holder. It is final: a renewal that succeeds after this changes nothing, and the lease lasts no longer.
 func (h *lease) lose(why error) error {
+	h.until = earlier(h.until, time.Now())
 	h.end(fmt.Errorf("%w: %w", ErrLockLost, why))
 	h.expiry.Stop()
 	return fmt.Errorf("extend %q: %w", h.key, why)

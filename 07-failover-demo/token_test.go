@@ -166,7 +166,9 @@ func anySchedule(t *testing.T, seed uint64) (acquired, refused int) {
 			_ = k.Unlock(ctx)
 		}
 		faults := []func(a actor, n *sim.Node){
-			func(a actor, _ *sim.Node) { a.client.LoseReply(wire.Named("acquire", "settle", "release"), 1+random.IntN(2)) },
+			func(a actor, _ *sim.Node) {
+				a.client.LoseReply(wire.Named("acquire", "settle", "release"), 1+random.IntN(2))
+			},
 			func(a actor, _ *sim.Node) { a.client.LoseRequest(wire.Named("acquire", "settle", "release"), 1) },
 			func(a actor, _ *sim.Node) { a.client.StopBefore(wire.Named("settle")) },
 			func(a actor, _ *sim.Node) { a.client.StopAfter(wire.Named("acquire")) },
