@@ -55,7 +55,7 @@ var acts = []act{
 		name: "1", short: "steady", title: "nothing happens", ttl: long, play: steady,
 		oversells: []string{"00"},
 	}, {
-		name: "2", short: "failover", title: "the primary is killed while its replica lags, Sentinel promotes", ttl: long, play: failover,
+		name: "2", short: "failover", title: "the primary is killed while its replica lags, Sentinel promotes", ttl: long, play: failOver,
 		group: true, real: true, oversells: []string{"01", "02", "03", "04", "05"},
 	}, {
 		name: "3", short: "restarts", title: "two servers are killed, and come back with their data", ttl: medium, play: restart,
@@ -71,8 +71,8 @@ var acts = []act{
 // steady is the sale and nothing else.
 func steady(_ context.Context, s *scene) error { return s.hire(s.cast.workers) }
 
-// failover loses the key of the first worker, who is inside and knows nothing.
-func failover(ctx context.Context, s *scene) error {
+// failOver loses the key of the first worker, who is inside and knows nothing.
+func failOver(ctx context.Context, s *scene) error {
 	s.now("the replica is cut off")
 	s.group.CutReplication()
 	if err := s.enter(ctx, holds); err != nil {
@@ -277,7 +277,7 @@ func build(ctx context.Context, st *stage, a act, l lock, o options) (*scene, er
 	shop := st.startNode(o.embedded)
 	rdb := redis.NewClient(&redis.Options{Addr: shop.Addr()})
 	defer rdb.Close()
-	if err := rdb.Set(ctx, stockKey, items, 0).Err(); err != nil {
+	if err := openShop(rdb, l.fenced).Write(ctx, items, 1); err != nil {
 		return nil, fmt.Errorf("fill the shop: %w", err)
 	}
 	j := job{Lock: l.name, TTL: a.ttl, Shop: shop.Addr()}

@@ -15,6 +15,7 @@ import (
 	watchdog "example.com/redislock/04-watchdog"
 	reentrant "example.com/redislock/05-reentrant"
 	redlock "example.com/redislock/06-redlock"
+	failover "example.com/redislock/07-failover-demo"
 )
 
 // lock is one line of the table: a chapter's lock, made equal to the others.
@@ -58,6 +59,9 @@ var locks = []lock{
 	}, {
 		name: "06-redlock", nodes: 5, taken: redlock.ErrNotAcquired, notIn: redlock.ErrNotHeld,
 		open: many(func(nodes []redis.UniversalClient) (locker[*redlock.Lock], error) { return redlock.New(nodes) }),
+	}, {
+		name: "07-failover-demo", nodes: 5, fenced: true, taken: failover.ErrNotAcquired, notIn: failover.ErrNotHeld,
+		open: many(func(nodes []redis.UniversalClient) (locker[*failover.Lock], error) { return failover.New(nodes) }),
 	},
 }
 

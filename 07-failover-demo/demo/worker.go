@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	failover "example.com/redislock/07-failover-demo"
 )
 
 // workerEnv makes this program a worker. It holds a job.
@@ -96,7 +98,7 @@ func work(spec string) error {
 	if err != nil {
 		return err
 	}
-	w.try, w.shop = try, openShop(w.Shop, w.lock.fenced)
+	w.try, w.shop = try, openShop(redis.NewClient(&redis.Options{Addr: w.Shop}), w.lock.fenced)
 	for ctx.Err() == nil {
 		if more := w.visit(ctx); !more {
 			return nil
@@ -154,7 +156,7 @@ func (w *worker) visit(ctx context.Context) bool {
 func (w *worker) sell(ctx context.Context, k lease) (what, string) {
 	stock, err := w.shop.Read(ctx, fenceOf(k))
 	switch {
-	case errors.Is(err, errStale):
+	case errors.Is(err, failover.ErrStale):
 		return stale, err.Error()
 	case err != nil:
 		return failed, err.Error()
@@ -172,7 +174,7 @@ func (w *worker) sell(ctx context.Context, k lease) (what, string) {
 		w.await(ctx)
 	}
 	switch err := w.shop.Write(ctx, stock-1, fenceOf(k)); {
-	case errors.Is(err, errStale):
+	case errors.Is(err, failover.ErrStale):
 		return stale, err.Error()
 	case err != nil:
 		return failed, err.Error()
