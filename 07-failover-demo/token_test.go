@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,7 @@ type acquisition struct {
 
 func anySchedule(t *testing.T, seed uint64) (acquired, refused int) {
 	random := rand.New(rand.NewPCG(seed, 7))
+	var mu sync.Mutex // clients run side by side
 	var all []acquisition
 	sim.Run(t, func(w *sim.World) {
 		c := five(w)
@@ -158,11 +160,13 @@ func anySchedule(t *testing.T, seed uint64) (acquired, refused int) {
 		attempt := func(a actor) {
 			began := w.Now()
 			k, err := a.locker.TryLock(ctx, "order:1", lease)
+			mu.Lock()
 			if err != nil {
 				refused++
-				return
+			} else {
+				all = append(all, acquisition{began, w.Now(), k.Fence()})
 			}
-			all = append(all, acquisition{began, w.Now(), k.Fence()})
+			mu.Unlock()
 			_ = k.Unlock(ctx)
 		}
 		faults := []func(a actor, n *sim.Node){
