@@ -154,6 +154,7 @@ func (l nesting) nest(o *owner) {
 
 func (l nesting) enter(o *owner, token string) bool {
 	until := o.w.Now() + lease
+	o.w.Record(sim.Event{Kind: sim.Call, Client: o.Name(), Key: at, Text: "TryLock " + lease.String()})
 	entered, err := l.acquire(o, token)
 	e := sim.Event{Kind: sim.Return, Client: o.Name(), Key: at, Outcome: sim.Failed, Text: sim.Taken}
 	switch {
@@ -190,7 +191,7 @@ func (l nesting) renew(o *owner, token string) {
 func (l nesting) plan(crashes, most int) sim.Plan {
 	number := func(n int) string { return fmt.Sprintf("%032x", n<<8) }
 	return sim.Plan{
-		TTL: lease, Crashes: crashes, Most: most,
+		TTL: lease, Crashes: crashes, Renewals: 2, Most: most,
 		Setup: func(w *sim.World) []sim.Process {
 			n := w.Node("Redis")
 			var all []sim.Process
@@ -225,9 +226,10 @@ func TestEveryOrder(t *testing.T) {
 		{name: "chapter 5, a renewal", lock: chapter5, most: 100_000},
 		{"inner unlock deletes", innerDeletes, 0, 100, map[sim.Verdict]string{sim.TwoValidLeases: "A.A.A.B"}},
 		{"lock and counter in two keys", twoKeys, 0, 1_500, map[sim.Verdict]string{
-			sim.TwoValidLeases: "A.t.B.B.B.B.B.A", sim.DeletedOthers: "A.A.A.t.A.A.A.B.A",
+			sim.TwoValidLeases: "A.t.B.B.B.B.B.A", sim.DeletedOthers: "A.A.A.t.A.A.A.B.A", sim.RenewedOthers: "A.A.A.A.A.t.B.B.A",
 		}},
 		{"GET then SET", getThenSet, 0, 1_500, map[sim.Verdict]string{
+			sim.Revived: "A.A.A.A.A.t.A", sim.RenewedOthers: "A.A.A.A.A.t.B.A",
 			sim.DeletedOthers: "A.t.A.A.t.B.A", sim.TwoValidLeases: "A.A.A.t.B.B.B.B.A",
 		}},
 		{"a fresh UUID per call", freshUUID, 0, 100, map[sim.Verdict]string{sim.SelfBlocked: "A.A"}},

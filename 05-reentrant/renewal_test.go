@@ -53,7 +53,8 @@ func stage(t *testing.T, f func(s *scene), opts ...reentrant.Option) *sim.Histor
 
 // value is what the key holds as long as these have it, the one that created it first.
 func (s *scene) value(all ...*reentrant.Lock) string {
-	value := s.node.Value(at)[:33] + all[0].Token()
+	owner, _, _ := strings.Cut(s.node.Value(at), ":")
+	value := owner + ":" + all[0].Token()
 	for _, k := range all {
 		value += "," + k.Token()
 	}
