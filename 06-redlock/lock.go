@@ -157,8 +157,11 @@ func server(node redis.UniversalClient) string {
 	}
 	o := client.Options()
 	host, port, err := net.SplitHostPort(o.Addr)
-	if err != nil {
-		return o.Network + " " + o.Addr
+	switch {
+	case o.Network == "unix":
+		return o.Addr
+	case err != nil: // a client that asks Sentinels for its server has no address
+		return fmt.Sprintf("%p", node)
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if ip := net.ParseIP(host); host == "" || host == "localhost" || ip.Equal(net.IPv6loopback) {

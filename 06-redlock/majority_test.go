@@ -185,6 +185,13 @@ func TestNodesAreRefused(t *testing.T) {
 	}
 	_, err := redlock.New([]redis.UniversalClient{one, node("127.0.0.1:6380"), node("127.0.0.2:6379")})
 	require.NoError(t, err)
+	sentinels := func(name string) redis.UniversalClient {
+		c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: []string{"127.0.0.1:26379"}})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	_, err = redlock.New([]redis.UniversalClient{sentinels("a"), sentinels("b"), sentinels("c")})
+	require.NoError(t, err, "their servers' addresses are not known yet")
 }
 
 // Q2: four nodes survive no more failures than three, and New says so.
