@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"example.com/redislock/internal/wire"
 )
 
 // Verdict is what the checker says of a history.
@@ -186,13 +188,19 @@ func (c *checker) command(e Event) (Verdict, string) {
 		return DeletedOthers, fmt.Sprintf("%s deletes at %s the key that %s has owned since %s.",
 			e.Client, clock(e.At), e.Before, clock(c.keys[at].since))
 	}
-	if c.leases && c.holder[e.Client] && e.Before != e.Client {
+	if c.leases && c.holder[e.Client] && e.Before != e.Client && !acquires(e) {
 		if v, why := c.renewal(at, e); v != Holds {
 			return v, why
 		}
 	}
 	c.own(at, e)
 	return Holds, ""
+}
+
+// acquires says that a command is for a lock that its client has not got yet, or the late vote of another node.
+func acquires(e Event) bool {
+	first, _, _ := strings.Cut(e.Text, " ")
+	return wire.Acquires([]string{first})
 }
 
 // renewal looks at what somebody who has held the lock does to a key that is no longer its own.

@@ -66,7 +66,7 @@
 // such as A.A.t.B.A, and [Replay] runs it again. Schedules that lead to the same state are continued once.
 //
 // What it proves holds within the plan: so many clients, each doing this once, so many faults. It proves nothing about
-// more clients, about waiting with random pauses (the code must do the same every time), about what happens inside the node
+// more clients, about nodes that a client treats differently, about waiting with random pauses (the code must do the same every time), about what happens inside the node
 // during a command, or about hung nodes. Clients must be alike. Code that goes by the order in which nodes answer
 // needs [Plan.Ordered]. Time passes only until a TTL ends, until a client with nothing at the gate goes on, or until a client at
 // work sends a renewal, up to a number of those. Any other timer of a client that has a command at the gate fires only on the way

@@ -33,14 +33,22 @@ type Plan struct {
 	Losses  int                      // how many replies may be lost in one schedule
 	Most    int                      // stop after so many schedules, and say that the search was not exhaustive
 
+	// What may happen to nodes in one schedule: so many outages, each ended by a restart with the data or lasting for good; so
+	// many restarts that lose the data; so many jumps of a node's clock, which end its next TTL at once.
+	Outages, Empties, Jumps int
+
 	// Renewals is how many renewals reach the gate in one schedule. What is sent beyond stays in the network for ever.
 	// A renewal prolongs a key (wire.Extends) and is sent by a client that has entered, whoever of its goroutines does it.
 	Renewals int
 
+	// Commands to different nodes commute, and one node is like another: A1.A2, A2.A1 and A1.A3 lead to one state, which is
+	// continued once. That is sound if the clients ask all nodes alike, at once, and count the answers.
+	//
 	// Ordered says that a client's code looks at the order in which different nodes answer it, as in "the first
 	// answer counts". Otherwise what a client has seen of each node is its state, in whatever order the nodes came.
 	Ordered bool
 
+	first bool // for tests: stop when something is found
 	plain bool // for tests: merge no states, and let every process be the first to move
 }
 
@@ -78,6 +86,11 @@ type Counterexample struct {
 //	w   time passes until a client that waits or sleeps sends its next command, or is done; or until one that is at
 //	    work sends its next renewal
 //
+//	1x  node 1 dies, and whatever is on its way there fails
+//	1r  node 1 is back, with its data
+//	1e  node 1 restarts, or is back, empty
+//	1t  node 1's clock jumps to the end of its next TTL
+//
 // If a client has several commands for one node at the gate, the second is A', the third A".
 type choice string
 
@@ -112,7 +125,10 @@ func Explore(t *testing.T, p Plan) Report {
 			}
 		}
 		report.Schedules += len(level)
-		level = next
+		if level = next; p.first && report.Broken > 0 {
+			report.Exhaustive = false
+			break
+		}
 	}
 	report.States = len(seen)
 	report.Elapsed = time.Since(began)

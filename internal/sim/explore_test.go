@@ -327,6 +327,12 @@ func TestMergingIsSoundOnNodes(t *testing.T) {
 	}
 	requireSound(t, majorityPlan("AB", 2, 1))
 	requireSound(t, majorityPlan("A", 3, 2))
+	p := majorityFor(0, "AB", 2, 2)
+	p.Outages = 1
+	requireSound(t, p)
+	p = arriving(majorityFor(0, "AB", 2, 1))
+	p.Empties = 1
+	requireSound(t, p)
 }
 
 // firstAnswer is a client that believes whichever node answers first, which Ordered is for.
@@ -461,4 +467,72 @@ func TestNamesAreNotState(t *testing.T) {
 	}
 	require.Equal(t, states[0], states[1])
 	require.Equal(t, states[0], states[2])
+}
+
+// A majority lock holds while a minority of the nodes is lost, for good or until a restart with the data, and while replies
+// get lost. Keys without a TTL keep time out of it.
+func TestMajorityBearsMinority(t *testing.T) {
+	if raceDetector {
+		t.Skip("too slow under the race detector")
+	}
+	for name, allow := range map[string]func(*Plan){
+		"nothing":      func(*Plan) {},
+		"an outage":    func(p *Plan) { p.Outages = 1 },
+		"a lost reply": func(p *Plan) { p.Losses = 1 },
+		"both":         func(p *Plan) { p.Outages, p.Losses = 1, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := majorityFor(0, "AB", 3, 2)
+			allow(&p)
+			r := Explore(t, p)
+			require.True(t, r.Exhaustive)
+			require.Empty(t, r.Shortest)
+		})
+	}
+}
+
+// What a majority lock can't bear is found when it is allowed, by a shortest schedule. So is a quorum that is one short.
+func TestMajorityLimits(t *testing.T) {
+	tests := []struct {
+		name     string
+		plan     Plan
+		allow    func(*Plan)
+		shortest string
+	}{
+		{"a restart without the data", arriving(majorityFor(0, "AB", 3, 2)), func(p *Plan) { p.Empties = 1 }, "A.A1.A2.1e.B.B1.B2.B3.A3"},
+		{"a clock that jumps", majorityPlan("AB", 3, 2), func(p *Plan) { p.Jumps = 1 }, "A1.A2.B1.B3.A3.2t.B2"},
+		{"a quorum one short", majorityPlan("AB", 3, 1), func(*Plan) {}, "A1.A2.B1.B2.B3.A3"},
+	}
+	for _, tt := range tests {
+		if raceDetector && tt.name == "a clock that jumps" {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			tt.plan.first = true
+			tt.allow(&tt.plan)
+			r := Explore(t, tt.plan)
+			require.Equal(t, []Verdict{TwoValidLeases}, verdicts(r))
+			require.Equal(t, tt.shortest, r.Shortest[0].Schedule)
+			h, f := Replay(t, tt.plan, tt.shortest)
+			require.Equal(t, r.Shortest[0].History, h)
+			require.Equal(t, r.Shortest[0].Finding, f)
+		})
+	}
+}
+
+// arriving lets each client ask when the schedule says so, and not all at once: what is on its way to a node that restarts is
+// lost, and who comes later is not.
+func arriving(p Plan) Plan {
+	setup := p.Setup
+	p.Setup = func(w *World) []Process {
+		all := setup(w)
+		for i, one := range all {
+			all[i].Run = func() {
+				one.Client.Work()
+				one.Run()
+			}
+		}
+		return all
+	}
+	return p
 }

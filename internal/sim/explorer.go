@@ -20,15 +20,16 @@ type explorer struct {
 	processes []Process
 	arrived   chan struct{} // somebody has come to the gate, or is done
 
-	mu      sync.Mutex
-	gate    []*parked // who stands at the gate
-	lost    []*parked // renewals beyond those of the plan: they stay in the network
-	moved   map[*Client]bool
-	done    map[*Client]bool
-	ended   bool // the last step was the end of somebody
-	crashes int
-	losses  int
-	renewed int
+	mu                      sync.Mutex
+	gate                    []*parked // who stands at the gate
+	lost                    []*parked // renewals beyond those of the plan: they stay in the network
+	moved                   map[*Client]bool
+	done                    map[*Client]bool
+	ended                   bool // the last step was the end of somebody
+	crashes                 int
+	losses                  int
+	renewed                 int
+	outages, empties, jumps int
 }
 
 // parked is a request that stands at the gate.
@@ -55,6 +56,9 @@ func (w *World) stopAtGate(r *request) {
 
 // park stops a request at the gate until the explorer lets it pass. It runs on the client's goroutine.
 func (x *explorer) park(r *request) {
+	if r.conn != nil && r.conn.broken() {
+		return // there is no way to the node, and the client notices at once
+	}
 	p := &parked{r: r, leave: make(chan struct{})}
 	r.sent = x.w.Now()
 	if x.admit(p) {
@@ -209,7 +213,7 @@ func (x *explorer) options() []choice {
 	if x.someoneWaits() || x.someoneRenews() && x.nextExpiry() > 0 {
 		move = append(move, wait)
 	}
-	return slices.Concat(move, lose, crash)
+	return slices.Concat(move, lose, crash, x.nodeOptions())
 }
 
 // someoneWaits reports whether a client has nothing at the gate, and is not done: it will come.
@@ -247,6 +251,7 @@ func (x *explorer) nextExpiry() time.Duration {
 // take lets one choice happen, and everything that follows from it at once.
 func (x *explorer) take(c choice) {
 	switch {
+	case x.takeNode(c):
 	case c == tick:
 		time.Sleep(x.nextExpiry() - x.w.Now())
 	case c == wait:

@@ -119,11 +119,11 @@ func toyPlan(clients string, l toy) Plan {
 }
 
 // majority is a lock on three nodes that asks all of them at once.
-func majority(c *Client, rdbs []redis.UniversalClient, token string) (votes int) {
+func majority(rdbs []redis.UniversalClient, token string, life time.Duration) (votes int) {
 	answers := make(chan bool, len(rdbs))
 	for _, rdb := range rdbs {
 		go func() {
-			answers <- rdb.SetArgs(ctx, "k", token, redis.SetArgs{Mode: "NX", TTL: ttl}).Err() == nil
+			answers <- rdb.SetArgs(ctx, "k", token, redis.SetArgs{Mode: "NX", TTL: life}).Err() == nil
 		}()
 	}
 	for range rdbs {
@@ -136,6 +136,11 @@ func majority(c *Client, rdbs []redis.UniversalClient, token string) (votes int)
 
 // majorityPlan lets each client ask for the lock on several nodes, and enter for good with so many votes.
 func majorityPlan(clients string, nodes, quorum int) Plan {
+	return majorityFor(ttl, clients, nodes, quorum)
+}
+
+// majorityFor is a majority lock whose keys live so long: for ever if 0.
+func majorityFor(life time.Duration, clients string, nodes, quorum int) Plan {
 	return Plan{
 		TTL: ttl, Most: 1 << 20,
 		Setup: func(w *World) []Process {
@@ -144,14 +149,20 @@ func majorityPlan(clients string, nodes, quorum int) Plan {
 			}
 			var all []Process
 			for i, name := range strings.Split(clients, "") {
-				c := w.Client(name, w.Nodes()[0])
+				c := w.Client(name, w.Nodes()[0], once)
 				rdbs := []redis.UniversalClient{c.Redis()}
 				for _, n := range w.Nodes()[1:] {
-					rdbs = append(rdbs, c.Connect(n))
+					rdbs = append(rdbs, c.Connect(n, once))
 				}
 				all = append(all, Process{Client: c, Run: func() {
-					until := w.Now() + ttl
-					if majority(c, rdbs, tokenOf(i)) >= quorum {
+					until := w.Now() + life
+					if majority(rdbs, tokenOf(i), life) < quorum {
+						return
+					}
+					if life == 0 {
+						until = Forever
+					}
+					if until == Forever || w.Now() < until {
 						w.Record(Event{Kind: Enter, Client: c.name, Key: "k", LeaseEnd: until})
 					}
 				}})

@@ -21,6 +21,8 @@ type Bounds struct {
 	Crashes int    // clients that may die, anywhere, in one schedule
 	Losses  int    // replies that may be lost in one schedule
 
+	Outages, Empties, Jumps int // what may befall nodes: see sim.Plan
+
 	Renewals int // renewals that may arrive in one schedule, for a lock that has them
 }
 
@@ -70,6 +72,9 @@ func report(ch Chapter, b Bounds, r sim.Report) string {
 	}
 	text := fmt.Sprintf("\n%s: %d clients, each TTL ends at any moment, up to %d of them crash, up to %d replies are lost\n",
 		ch.Dir, len(b.Clients), b.Crashes, b.Losses)
+	if b.Outages+b.Empties+b.Jumps > 0 {
+		text += fmt.Sprintf("up to %d nodes die, %d restart empty, %d clocks jump\n", b.Outages, b.Empties, b.Jumps)
+	}
 	if b.Renewals > 0 {
 		text += fmt.Sprintf("the first %d renewals arrive, at any moment or never\n", b.Renewals)
 	}
@@ -90,6 +95,7 @@ const exploreTTL = 30 * time.Second
 func plan(ch Chapter, b Bounds) sim.Plan {
 	return sim.Plan{
 		Crashes: b.Crashes, Losses: b.Losses, Renewals: b.Renewals, TTL: exploreTTL, Most: 200_000,
+		Outages: b.Outages, Empties: b.Empties, Jumps: b.Jumps,
 		Setup: func(w *sim.World) []sim.Process {
 			s := newStage(w, ch)
 			var all []sim.Process
