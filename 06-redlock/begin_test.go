@@ -1,0 +1,23 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Q1: a lease that is over when a majority has answered never begins. Only a process that stands still between two lines of
+// its own can get there, and virtual time can't stop it there, so this test looks inside.
+func TestLeaseThatIsOverNeverBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &lease{locker: &Locker{quorum: 2}}
+		for _, left := range []time.Duration{time.Hour, 0, 0} { // one node is sure, two are not
+			h.votes = append(h.votes, &vote{until: time.Now().Add(left)})
+		}
+		require.Error(t, h.begin(context.Background(), time.Now()))
+		require.Nil(t, h.ctx)
+	})
+}
