@@ -206,3 +206,16 @@ func TestContended(t *testing.T) {
 		require.False(t, (&History{Events: events}).Contended())
 	}
 }
+
+// On one node a SET by somebody who has entered revives a key. On several it may be a vote that came late.
+func TestLateVote(t *testing.T) {
+	h := &History{Nodes: []string{"N1"}, Events: []Event{
+		{Kind: Enter, Client: "A", Key: "k", LeaseEnd: Forever},
+		{Kind: Command, Client: "A", Node: "N1", Key: "k", Text: "SET ex 30 NX", After: "A", TTL: ttl},
+	}}
+	require.Equal(t, Revived, CheckLeases(h).Verdict)
+	h.Nodes = []string{"N1", "N2", "N3"}
+	require.Equal(t, Holds, CheckLeases(h).Verdict)
+	h.Events[1].Text = "extend"
+	require.Equal(t, Revived, CheckLeases(h).Verdict)
+}
