@@ -25,6 +25,7 @@ const lease = 30 * time.Second
 type cast struct {
 	*sim.World
 	nodes []*sim.Node
+	last  []redis.UniversalClient // the newest client's, one for each node
 }
 
 func five(w *sim.World) *cast {
@@ -35,13 +36,14 @@ func five(w *sim.World) *cast {
 	return c
 }
 
-func (c *cast) client(t *testing.T, name string) (*sim.Client, *failover.Locker) {
+func (c *cast) client(t *testing.T, name string, opts ...failover.Option) (*sim.Client, *failover.Locker) {
 	client := c.Client(name, c.nodes[0])
 	all := []redis.UniversalClient{client.Redis()}
 	for _, n := range c.nodes[1:] {
 		all = append(all, client.Connect(n))
 	}
-	l, err := failover.New(all)
+	c.last = all
+	l, err := failover.New(all, opts...)
 	require.NoError(t, err)
 	return client, l
 }
