@@ -108,13 +108,13 @@ func TestSecondRoundAsksWhatTheCountIs(t *testing.T) {
 }
 
 // Near miss: nodes outside the grant set vouch. A has its grants from N1, N2 and N3, and N3 dies before the second round. N4 and
-// N5 were down. With their voices A would be in with 5, and the next one, on N3, N4 and N5, with 2.
+// N5 have refused it. With their voices A would be in with 5, and the next one, on N3, N4 and N5, with 2.
 func TestOnlyThoseWhoGrantedVouch(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		c := five(w)
 		c.nodes[0].Set(counts, "4", 0)
-		c.nodes[3].Crash()
-		c.nodes[4].Crash()
+		c.nodes[3].Set("lock:order:1", "somebody", time.Minute)
+		c.nodes[4].Set("lock:order:1", "somebody", time.Minute)
 		client, a := c.client(t, "A", patient)
 		client.StopBefore(wire.Named("settle"))
 		var err error
