@@ -23,14 +23,14 @@ var names = []string{
 // keysOf are the two keys that an acquisition of this name touches, as it sends them.
 func keysOf(t *testing.T, rdb *redis.Client, name string) (lock, count string) {
 	t.Helper()
-	request := &resent{}
-	rdb.AddHook(request)
+	var words []any
+	rdb.AddHook(keepFirst(&words))
 	locks, err := failover.New([]redis.UniversalClient{rdb}, patient)
 	require.NoError(t, err)
 	k, err := locks.TryLock(ctx, name, lease)
 	require.NoError(t, err)
 	require.NoError(t, k.Unlock(ctx))
-	return request.words[3].(string), request.words[4].(string)
+	return words[3].(string), words[4].(string)
 }
 
 // slotOf follows the specification of Redis Cluster, and divides polynomials instead of shifting bytes.
