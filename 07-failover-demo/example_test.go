@@ -14,12 +14,20 @@ import (
 
 // Three nodes keep the lock, and a fourth Redis keeps the stock and refuses whoever comes too late.
 func Example() {
+	var closers []func()
+	defer func() {
+		for _, end := range closers {
+			end()
+		}
+	}()
 	connect := func() redis.UniversalClient {
 		server, err := miniredis.Run() // take the address of yours
 		if err != nil {
 			panic(err)
 		}
-		return redis.NewClient(&redis.Options{Addr: server.Addr()})
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		closers = append(closers, func() { _ = rdb.Close(); server.Close() })
+		return rdb
 	}
 	locks, err := failover.New([]redis.UniversalClient{connect(), connect(), connect()})
 	if err != nil {
