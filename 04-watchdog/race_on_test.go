@@ -1,5 +1,0 @@
-//go:build race
-
-package watchdog_test
-
-const raceDetector = true

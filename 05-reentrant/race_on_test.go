@@ -1,5 +1,0 @@
-//go:build race
-
-package reentrant_test
-
-const raceDetector = true
