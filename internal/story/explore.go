@@ -133,11 +133,14 @@ func (a *Actor) onceThrough() {
 	leave := func(why string) {
 		left.Do(func() { a.record(sim.Event{Kind: sim.Leave, Key: "lock:x", Text: why}) })
 	}
-	if lease, ok := k.(interface{ Context() context.Context }); ok {
+	lease, tells := k.(interface{ Context() context.Context })
+	if tells {
 		leaseEnd = sim.Forever // it lasts until Context says otherwise
-		context.AfterFunc(lease.Context(), func() { leave("(lock lost)") })
 	}
 	a.record(sim.Event{Kind: sim.Enter, Key: "lock:x", LeaseEnd: leaseEnd})
+	if tells { // after the Enter: a lease may be over already when it is handed out
+		context.AfterFunc(lease.Context(), func() { leave("(lock lost)") })
+	}
 	a.Work()
 	leave("")
 	a.returned("lock:x", k.Unlock(ctx))
