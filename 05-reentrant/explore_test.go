@@ -232,6 +232,7 @@ func TestEveryOrder(t *testing.T) {
 		}},
 		{"GET then SET", getThenSet, 0, 1_500, map[sim.Verdict]string{
 			sim.DeletedOthers: "A.t.A.A.t.B.A", sim.TwoValidLeases: "A.A.A.t.B.B.B.B.A",
+			sim.RenewedOthers: "A.A.A.A.A.t.B.A", sim.Revived: "A.A.A.A.A.t.A",
 		}},
 		{"a fresh UUID per call", freshUUID, 0, 100, map[sim.Verdict]string{sim.SelfBlocked: "A.A"}},
 		{"a local counter", localCounter, 0, 100, map[sim.Verdict]string{sim.TwoValidLeases: "A.t.B.B.A"}},

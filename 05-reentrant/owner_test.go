@@ -146,7 +146,7 @@ func TestTwoLockersOfOneOwner(t *testing.T) {
 
 // A long outer lock forgets its inner ones: what an inner ctx held on to is garbage after its Unlock.
 func TestUnlockedHandleIsForgotten(t *testing.T) {
-	type request struct{ body [1 << 10]byte }
+	type request struct{ _ [1 << 10]byte }
 	stage(t, func(s *scene) {
 		var forgotten weak.Pointer[request]
 		func() {
