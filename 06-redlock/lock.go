@@ -2,13 +2,13 @@
 //
 // The locks of chapters 1 to 5 trust one Redis. When it dies, its replica may not have seen the key, and lets the next one in.
 // Here a lock is held where a majority of N nodes, which don't replicate each other, has granted it. Two majorities share
-// a node, so a minority may die, hang or forget without letting a second holder in.
+// a node, so a minority may die or hang without letting a second holder in.
 //
 // It goes on from chapter 4 and leaves chapter 5's owner behind: reentrancy and a majority have nothing to do with each other.
 // What chapter 4 knew of its one key, when it can end at the earliest, is known here of every node. The lease ends when fewer
 // than a majority of them are sure.
 //
-// Guaranteed, while a majority of the nodes keep their data and their clocks run about equally fast:
+// Guaranteed, while no node forgets what it has granted, and their clocks run about equally fast:
 //   - Mutual exclusion for as long as Context has not ended.
 //   - A call is decided when a majority has said yes, or can't any more. It does not wait for slow nodes, and a node
 //     that hangs costs its request timeout only when the others are split.

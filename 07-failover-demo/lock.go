@@ -17,7 +17,7 @@
 // smaller. Both conditions of the second round are needed: without the first, a node that has expired A and granted B
 // would vouch for both; without the second, a grant of A that is delivered twice, late, would let it.
 //
-// Guaranteed, while a majority of the nodes keep their data, the counts above all, and their clocks run about equally fast:
+// Guaranteed, while no node loses its data, the counts above all, and their clocks run about equally fast:
 //   - Two acquisitions of one key never have the same Fence, and one that begins after another is complete has a larger one.
 //     Renewal and Extend don't change it.
 //   - All that chapter 6 guarantees.
