@@ -114,7 +114,7 @@ func TestRefusedRenewalIsNoLoss(t *testing.T) {
 	}
 }
 
-// W4: a key that is gone or another's is lost at the next renewal, for good, and the cause says which.
+// W4, W5: a key that is gone or another's is lost at the next renewal, for good, and the cause says which.
 func TestLossIsToldWithinOneInterval(t *testing.T) {
 	for name, c := range map[string]struct {
 		why    error

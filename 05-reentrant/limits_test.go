@@ -6,8 +6,8 @@ import (
 	"example.com/redislock/internal/story"
 )
 
-// A failover forgets the lock: the new primary has never seen the key, and lets the next one in. Chapter 6 mends this.
+// F1: a failover forgets the lock. The new primary has never seen the key, and lets the next one in. Chapter 6 mends this.
 func TestFailover(t *testing.T) { story.Tell(t, story.Failover) }
 
-// A process that stands still can't be told that its lease has ended, and writes when it wakes. Chapter 7 mends this.
+// W8: a process that stands still can't be told that its lease has ended, and writes when it wakes. Chapter 7 mends this.
 func TestHolderFrozen(t *testing.T) { story.Tell(t, story.HolderFrozen) }

@@ -80,7 +80,7 @@ func TestLockAndCountShareASlotOnARealServer(t *testing.T) {
 	}
 }
 
-// The count has no TTL, and outlives the Unlock and the end of a lease.
+// F3: the count has no TTL, and outlives the Unlock and the end of a lease.
 func TestCountStays(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		c := five(w)

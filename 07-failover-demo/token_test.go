@@ -79,7 +79,7 @@ func TestTokensGrow(t *testing.T) {
 	})
 }
 
-// A renewal and an Extend are no new acquisition: the token stays.
+// F4: a renewal and an Extend are no new acquisition: the token stays.
 func TestRenewalKeepsTheToken(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		c := five(w)

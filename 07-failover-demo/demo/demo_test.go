@@ -78,7 +78,7 @@ func TestSteadyOnEmbeddedNodes(t *testing.T) {
 	}
 }
 
-// WAIT sees a replica that lags, but only from the right connection, and does not decide who takes over.
+// F2: WAIT sees a replica that lags, but only from the right connection, and does not decide who takes over.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	needsRedis(t)

@@ -14,7 +14,7 @@ import (
 	"example.com/redislock/internal/redistest"
 )
 
-// Real servers that write each count to disk before they answer: tokens grow while one after the other is killed and comes back.
+// F3: real servers that write each count to disk before they answer: tokens grow while one after the other is killed and comes back.
 func TestTokensGrowOverKilledServers(t *testing.T) {
 	var servers []*redistest.Server
 	var nodes []redis.UniversalClient

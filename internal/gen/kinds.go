@@ -43,6 +43,7 @@ var kinds = map[string]kind{
 	"breakit":  {"breakit", 0, (*maker).breakit},
 	"exercise": {"exercise", 0, (*maker).exercise},
 	"code":     {"code path/file.go#name, or #one,Type.Method for several", 1, (*maker).code},
+	"faults":   {"faults LETTER", 1, (*maker).faults},
 	"output":   {"output COMMAND, or output:40 COMMAND to cut after 40 lines", 1, nil},
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A primary that dies while its replica is cut off takes with it what it has acknowledged. What was written before
+// F1: a primary that dies while its replica is cut off takes with it what it has acknowledged. What was written before
 // the cut survives, and a client that asks the Sentinels finds both out by itself.
 func TestAcknowledgedWriteIsLostInAFailover(t *testing.T) {
 	ctx := t.Context()
