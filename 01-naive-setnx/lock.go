@@ -115,10 +115,10 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 
 // Unlock frees the lock. It returns nil if it deleted a key, ErrNotHeld if there was none, and a Redis error if
 // the outcome is unknown: then it may be called again.
-// It works on a cancelled ctx, for "defer k.Unlock(ctx)", within two seconds of its own. A call on a nil Lock
-// returns ErrNotHeld.
+// It works on a cancelled ctx, for "defer k.Unlock(ctx)", within two seconds of its own. A call on a Lock that is
+// nil or zero returns ErrNotHeld.
 func (k *Lock) Unlock(ctx context.Context) error {
-	if k == nil {
+	if k == nil || k.locker == nil {
 		return ErrNotHeld
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBudget)
@@ -184,7 +184,10 @@ func (l *Locker) check(ctx context.Context, key string, ttl time.Duration) error
 // wait pauses before the next attempt. The pause doubles up to the cap and is random, so that many waiters
 // spread out, and it ends soon after the key can expire.
 func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration) error {
-	pause := min(l.maxWait, l.minWait<<min(attempt, 16))
+	pause := l.maxWait
+	if l.minWait <= pause>>attempt { // a product that is too large would be negative
+		pause = l.minWait << attempt
+	}
 	pause = pause/2 + mathrand.N(pause/2+1)
 	if remaining > 0 {
 		pause = min(pause, remaining+mathrand.N(l.minWait))
@@ -193,8 +196,7 @@ func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ended(ctx) // also if both have come
 }

@@ -28,7 +28,6 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -94,9 +93,9 @@ type Lock struct {
 	key, token string
 	leaseEnd   time.Time // no earlier than this can the key expire by itself
 
-	mu       sync.Mutex // one Unlock at a time
-	released bool       // a definite answer has come
-	resent   bool       // an Unlock went out whose reply never came
+	turn     chan struct{} // one release at a time, and what it guards:
+	released bool          // a definite answer to an Unlock has come
+	resent   bool          // an Unlock went out whose reply never came
 }
 
 // TryLock makes one attempt to take the lock for ttl. It returns ErrNotAcquired if somebody else holds it.
@@ -137,7 +136,8 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, 0, err
 	}
-	k := &Lock{locker: l, key: key, token: token, leaseEnd: time.Now().Add(ttl.Truncate(time.Millisecond))}
+	k := &Lock{locker: l, key: key, token: token, turn: make(chan struct{}, 1)}
+	k.leaseEnd = time.Now().Add(ttl.Truncate(time.Millisecond))
 	reply, err := l.rdb.Eval(ctx, acquireScript, []string{redisKey(key)}, token, ttl.Milliseconds()).Result()
 	if err != nil {
 		// The request may have been executed, or may be still on its way. Left alone, the key would block
@@ -155,15 +155,19 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 // Unlock frees the lock. It returns nil if this acquisition owned the key until now, ErrExpired or ErrStolen
 // if it no longer did, and a Redis error if the outcome is unknown: then it may be called again.
 // It works on a cancelled ctx, for "defer k.Unlock(ctx)", within two seconds of its own. A second call, and a call on a
-// nil Lock, return ErrNotHeld and send nothing.
+// Lock that is nil or zero, return ErrNotHeld and send nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
-	if k == nil {
+	if k == nil || k.locker == nil {
 		return ErrNotHeld
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBudget)
 	defer cancel()
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("unlock %q: %w", k.key, ctx.Err())
+	}
 	if k.released {
 		return ErrNotHeld
 	}
@@ -201,7 +205,7 @@ func (k *Lock) Key() string { return k.key }
 // Token returns the random value that marks the key as this acquisition's.
 func (k *Lock) Token() string { return k.token }
 
-// Do runs fn while it holds the lock, and unlocks when fn returns, panics or calls runtime.Goexit. It returns
+// Do runs fn with ctx while it holds the lock, and unlocks when fn returns, panics or calls runtime.Goexit. It returns
 // fn's error and Unlock's, joined: an ErrNotHeld in it says that fn outlived its lease.
 func (l *Locker) Do(ctx context.Context, key string, ttl time.Duration, fn func(context.Context) error) (err error) {
 	k, err := l.Lock(ctx, key, ttl)
@@ -276,7 +280,10 @@ func (l *Locker) check(ctx context.Context, key string, ttl time.Duration) error
 // wait pauses before the next attempt. The pause doubles up to the cap and is random, so that many waiters
 // spread out, and it ends soon after the key can expire.
 func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration) error {
-	pause := min(l.maxWait, l.minWait<<min(attempt, 16))
+	pause := l.maxWait
+	if l.minWait <= pause>>attempt { // a product that is too large would be negative
+		pause = l.minWait << attempt
+	}
 	pause = pause/2 + mathrand.N(pause/2+1)
 	if remaining > 0 {
 		pause = min(pause, remaining+mathrand.N(l.minWait))
@@ -285,8 +292,7 @@ func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ended(ctx) // also if both have come
 }

@@ -281,13 +281,6 @@ func TestConcurrentUnlockAndExtend(t *testing.T) {
 	require.Empty(t, times(h, "extend", "0"), "an Extend was sent after the release")
 }
 
-// A nil handle holds nothing.
-func TestNilLock(t *testing.T) {
-	var k *watchdog.Lock
-	require.ErrorIs(t, k.Extend(ctx, lease), watchdog.ErrNotHeld)
-	require.ErrorIs(t, k.Unlock(ctx), watchdog.ErrNotHeld)
-}
-
 // R4: a loss that is known stays a loss, although the Unlock is sent twice and finds nothing the second time either.
 func TestKnownLossIsNoLostReply(t *testing.T) {
 	stage(t, func(s *scene) {

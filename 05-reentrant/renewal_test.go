@@ -306,13 +306,6 @@ func TestConcurrentUnlockAndExtend(t *testing.T) {
 	require.Empty(t, times(h, "extend", "0"), "an Extend was sent after the release")
 }
 
-// A nil handle holds nothing.
-func TestNilLock(t *testing.T) {
-	var k *reentrant.Lock
-	require.ErrorIs(t, k.Extend(ctx, lease), reentrant.ErrNotHeld)
-	require.ErrorIs(t, k.Unlock(ctx), reentrant.ErrNotHeld)
-}
-
 // R4: a loss that is known stays a loss, although the Unlock is sent twice and finds nothing the second time either.
 func TestKnownLossIsNoLostReply(t *testing.T) {
 	stage(t, func(s *scene) {

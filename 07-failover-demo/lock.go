@@ -590,7 +590,7 @@ func (h *lease) pause() time.Duration {
 // returns ErrNotHeld if the lease is lost, and a Redis error if the outcome is unknown. It never
 // leaves a lease that counts as longer than it is: a shorter ttl counts at once, a longer one when it has succeeded.
 func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	if k == nil {
+	if k == nil || k.locker == nil {
 		return ErrNotHeld
 	}
 	if err := k.locker.check(ctx, k.key, ttl); err != nil {
@@ -707,9 +707,9 @@ func (h *lease) lose(why error) error {
 // ErrExpired or ErrStolen if it no longer did, and a Redis or context error if the outcome is unknown: then it may be
 // called again. It works on a ctx that is done, for "defer k.Unlock(ctx)", within two seconds of its own; if ctx ends
 // meanwhile, Unlock returns soon and the request goes on: the next call says how it ended. Once a call has returned nil
-// or ErrNotHeld, each further one, like a call on a nil Lock, returns ErrNotHeld and sends nothing.
+// or ErrNotHeld, each further one, like a call on a Lock that is nil or zero, returns ErrNotHeld and sends nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
-	if k == nil {
+	if k == nil || k.locker == nil {
 		return ErrNotHeld
 	}
 	k.lease.end(nil)
@@ -832,8 +832,8 @@ func (k *Lock) Until() time.Time {
 func (k *Lock) Context() context.Context { return k.lease.ctx }
 
 // Do runs fn while it holds the lock, and unlocks when fn returns, panics or calls runtime.Goexit. The context of fn
-// ends with ctx or with the lease, whichever is first. Do returns fn's error and Unlock's, joined, and ErrLockLost
-// if the lease was lost while fn ran.
+// has the values of ctx, and ends with ctx or with the lease, for the cause of whichever is first. Do returns fn's error
+// and Unlock's, joined, and ErrLockLost if the lease was lost while fn ran.
 func (l *Locker) Do(ctx context.Context, key string, ttl time.Duration, fn func(context.Context) error) (err error) {
 	k, err := l.Lock(ctx, key, ttl)
 	if err != nil {
@@ -1049,7 +1049,10 @@ func (l *Locker) check(ctx context.Context, key string, ttl time.Duration) error
 // wait pauses before the next attempt. The pause doubles up to the cap and is random, so that many waiters
 // spread out, and it ends soon after the key can expire.
 func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration) error {
-	pause := min(l.maxWait, l.minWait<<min(attempt, 16))
+	pause := l.maxWait
+	if l.minWait <= pause>>attempt { // a product that is too large would be negative
+		pause = l.minWait << attempt
+	}
 	pause = pause/2 + mathrand.N(pause/2+1)
 	if remaining > 0 {
 		pause = min(pause, remaining+mathrand.N(l.minWait))
@@ -1058,8 +1061,7 @@ func (l *Locker) wait(ctx context.Context, attempt int, remaining time.Duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ended(ctx) // also if both have come
 }

@@ -21,7 +21,7 @@ import (
 type chapter struct {
 	story.Chapter
 	nilLocker   []call // the methods of a nil *Locker
-	nilUnlock   call   // Unlock of a nil *Lock
+	noLock      []call // the methods of a nil *Lock, and of one that nobody has acquired
 	withBackoff func(rdb redis.UniversalClient, first, longest time.Duration) call
 	do          func(redis.UniversalClient) doer // from chapter 3 on
 
@@ -40,21 +40,21 @@ type doer interface {
 var extras = map[string]chapter{
 	"01": {
 		nilLocker: []call{locking((*naivesetnx.Locker)(nil).TryLock), locking((*naivesetnx.Locker)(nil).Lock)},
-		nilUnlock: (*naivesetnx.Lock)(nil).Unlock,
+		noLock:    []call{(*naivesetnx.Lock)(nil).Unlock, new(naivesetnx.Lock).Unlock},
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(naivesetnx.New(rdb, naivesetnx.WithBackoff(first, longest)).Lock)
 		},
 	},
 	"02": {
 		nilLocker: []call{locking((*setnxpx.Locker)(nil).TryLock), locking((*setnxpx.Locker)(nil).Lock)},
-		nilUnlock: (*setnxpx.Lock)(nil).Unlock,
+		noLock:    []call{(*setnxpx.Lock)(nil).Unlock, new(setnxpx.Lock).Unlock},
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(setnxpx.New(rdb, setnxpx.WithBackoff(first, longest)).Lock)
 		},
 	},
 	"03": {
 		nilLocker: []call{locking((*saferelease.Locker)(nil).TryLock), locking((*saferelease.Locker)(nil).Lock)},
-		nilUnlock: (*saferelease.Lock)(nil).Unlock,
+		noLock:    []call{(*saferelease.Lock)(nil).Unlock, new(saferelease.Lock).Unlock},
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(saferelease.New(rdb, saferelease.WithBackoff(first, longest)).Lock)
 		},
@@ -62,7 +62,7 @@ var extras = map[string]chapter{
 	},
 	"04": {
 		nilLocker: []call{locking((*watchdog.Locker)(nil).TryLock), locking((*watchdog.Locker)(nil).Lock)},
-		nilUnlock: (*watchdog.Lock)(nil).Unlock,
+		noLock:    extending((*watchdog.Lock)(nil), new(watchdog.Lock)),
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(watchdog.New(rdb, watchdog.WithBackoff(first, longest)).Lock)
 		},
@@ -72,7 +72,7 @@ var extras = map[string]chapter{
 	},
 	"05": {
 		nilLocker: []call{locking((*reentrant.Locker)(nil).TryLock), locking((*reentrant.Locker)(nil).Lock)},
-		nilUnlock: (*reentrant.Lock)(nil).Unlock,
+		noLock:    extending((*reentrant.Lock)(nil), new(reentrant.Lock)),
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(reentrant.New(rdb, reentrant.WithBackoff(first, longest)).Lock)
 		},
@@ -82,7 +82,7 @@ var extras = map[string]chapter{
 	},
 	"06": {
 		nilLocker: []call{locking((*redlock.Locker)(nil).TryLock), locking((*redlock.Locker)(nil).Lock)},
-		nilUnlock: (*redlock.Lock)(nil).Unlock,
+		noLock:    extending((*redlock.Lock)(nil), new(redlock.Lock)),
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(single(rdb, redlock.WithBackoff(first, longest)).Lock)
 		},
@@ -93,7 +93,7 @@ var extras = map[string]chapter{
 	},
 	"07": {
 		nilLocker: []call{locking((*failover.Locker)(nil).TryLock), locking((*failover.Locker)(nil).Lock)},
-		nilUnlock: (*failover.Lock)(nil).Unlock,
+		noLock:    extending((*failover.Lock)(nil), new(failover.Lock)),
 		withBackoff: func(rdb redis.UniversalClient, first, longest time.Duration) call {
 			return locking(fenced(rdb, failover.WithBackoff(first, longest)).Lock)
 		},
@@ -121,6 +121,17 @@ func locking[K any](f func(context.Context, string, time.Duration) (K, error)) c
 		_, err := f(ctx, key, lease)
 		return err
 	}
+}
+
+// extending is Unlock and Extend of some handles.
+func extending(locks ...interface {
+	Unlock(context.Context) error
+	Extend(context.Context, time.Duration) error
+}) (all []call) {
+	for _, k := range locks {
+		all = append(all, k.Unlock, func(ctx context.Context) error { return k.Extend(ctx, lease) })
+	}
+	return all
 }
 
 func chapterOf(t *testing.T, number string) chapter {

@@ -13,6 +13,7 @@ var doing = []promise{
 	{name: "R8_do_unlocks_on_panic", keep: doUnlocksOnPanic, since: "03"},
 	{name: "R8_do_unlocks_on_goexit", keep: doUnlocksOnGoexit, since: "03"},
 	{name: "R8_do_unlocks_on_an_ended_context", keep: doUnlocksOnAnEndedContext, since: "03"},
+	{name: "R8_do_hands_its_context_on", keep: doHandsItsContextOn, since: "03"},
 	{name: "R8_do_shows_both_errors", keep: doShowsBothErrors, since: "03"},
 	{name: "R8_do_shows_a_lost_lease", keep: doShowsALostLease, since: "03"},
 	{name: "R8_do_without_the_lock_does_nothing", keep: doWithoutTheLock, since: "03"},
@@ -80,6 +81,24 @@ func doUnlocksOnAnEndedContext(t *trial) {
 	ctx, cancel := context.WithCancel(ctx)
 	err := a.do(ctx, func(context.Context) error {
 		cancel()
+		return nil
+	})
+	t.returns(err, "Do", success)
+	t.free(at)
+}
+
+// The function's context has the caller's values, and ends when the caller's does, for the same cause.
+func doHandsItsContextOn(t *trial) {
+	a := t.client("A")
+	type id struct{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, id{}, "trace 7"))
+	defer cancel(nil)
+	err := a.do(ctx, func(work context.Context) error {
+		t.want(work.Value(id{}) == "trace 7", "a value of the context is lost", work.Value(id{}))
+		t.want(work.Err() == nil, "the function begins with a context that has ended", work.Err())
+		cancel(errBusiness)
+		<-work.Done()
+		t.want(context.Cause(work) == errBusiness, "the cause is lost", context.Cause(work))
 		return nil
 	})
 	t.returns(err, "Do", success)

@@ -20,6 +20,7 @@ var releasing = []promise{
 	{name: "R3_context_ends_during_unlock", keep: contextEndsDuringUnlock},
 	{name: "R3_unlock_keeps_the_values_of_its_context", keep: unlockKeepsTheValues},
 	{name: "R3_unlock_has_two_seconds", keep: unlockHasTwoSeconds, on: "virtual"},
+	{name: "R3_each_unlock_has_two_seconds", keep: eachUnlockHasTwoSeconds, on: "virtual"},
 	{name: "R4_expired_is_one_round_trip", keep: expiredIsOneRoundTrip},
 	{name: "R4_stolen_is_one_round_trip", keep: stolenIsOneRoundTrip},
 	{name: "R4_expired_and_stolen_differ", keep: expiredAndStolenDiffer},
@@ -36,7 +37,7 @@ var releasing = []promise{
 	{name: "R4_unlock_without_memory", keep: unlockWithoutMemory, on: "real"},
 	{name: "R5_fresh_token_per_acquisition", keep: freshTokenPerAcquisition},
 	{name: "R5_old_handle_spares_the_new_lock", keep: oldHandleSparesTheNew},
-	{name: "R6_nil_handle", keep: nilHandle},
+	{name: "R6_no_handle", keep: noHandle},
 	{name: "R6_second_unlock", keep: secondUnlock},
 	{name: "R6_twenty_unlocks_at_once", keep: twentyUnlocksAtOnce},
 	{name: "R7_script_cache_flushed", keep: scriptCacheFlushed},
@@ -126,6 +127,24 @@ func unlockHasTwoSeconds(t *trial) {
 	t.want(time.Since(start) == 2*time.Second, "Unlock does not take two seconds", time.Since(start))
 	t.Resume()
 	t.returns(err, "Unlock", deadline)
+}
+
+// A second Unlock has to wait for the first, and that does not cost it more than its own two seconds.
+func eachUnlockHasTwoSeconds(t *trial) {
+	a := t.client("A", heedDeadlines)
+	k, _ := a.holds(key)
+	t.Hang()
+	var all sync.WaitGroup
+	for i := range 5 {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * 400 * time.Millisecond) // virtual
+			start := time.Now()
+			t.returns(unlock(ctx, k), "Unlock", deadline)
+			t.took(start, 2*time.Second, "Unlock takes more than two seconds")
+		})
+	}
+	all.Wait()
+	t.Resume()
 }
 
 // A key that is gone is a definite answer: asked once, never retried.
@@ -343,10 +362,12 @@ func oldHandleSparesTheNew(t *trial) {
 	t.returns(unlock(ctx, second), "the second handle's Unlock", success)
 }
 
-// TryLock failed, nobody looked, and the deferred Unlock has no handle.
-func nilHandle(t *trial) {
+// TryLock failed, nobody looked, and the deferred Unlock has no handle, or one that nobody has acquired.
+func noHandle(t *trial) {
 	t.foreign(at, lease)
-	t.returns(t.ch.nilUnlock(ctx), "Unlock", notHeld)
+	for _, method := range t.ch.noLock {
+		t.returns(method(ctx), "a handle of nothing", notHeld)
+	}
 	t.untouched(at, "foreign")
 }
 

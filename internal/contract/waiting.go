@@ -22,6 +22,7 @@ var waiting = []promise{
 	{name: "A4_deadline_while_waiting", keep: deadlineWhileWaiting},
 	{name: "A4_deadline_inside_an_attempt", keep: deadlineInsideAnAttempt},
 	{name: "A4_cancel_while_waiting", keep: cancelWhileWaiting},
+	{name: "A4_nothing_is_sent_after_the_end", keep: nothingIsSentAfterTheEnd, on: "virtual"},
 	{name: "A4_context_ends_as_the_lock_comes", keep: contextEndsAsTheLockComes},
 	{name: "A4_redis_error_while_waiting", keep: redisErrorWhileWaiting},
 	{name: "A9_waiter_enters_after_release", keep: waiterEntersAfterRelease},
@@ -30,6 +31,7 @@ var waiting = []promise{
 	{name: "A9_pauses_double", keep: pausesDouble, on: "virtual"},
 	{name: "A9_five_minutes_of_waiting", keep: fiveMinutesOfWaiting, on: "virtual"},
 	{name: "A9_the_callers_back_off", keep: theCallersBackoff, on: "virtual"},
+	{name: "A9_the_longest_back_off", keep: theLongestBackoff, on: "virtual"},
 	{name: "A9_errors_are_no_storm", keep: errorsAreNoStorm, on: "virtual"},
 	{name: "A9_waiting_holds_no_connection", keep: waitingHoldsNoConnection},
 }
@@ -65,22 +67,41 @@ func deadlineInsideAnAttempt(t *trial) {
 	t.untouched(at, token)
 }
 
-// A cancelled Lock returns at once and says so.
+// A cancelled Lock returns at once and says so. The cause is the caller's own, and can be anything: mixed into the answer, it
+// would read as Redis'.
 func cancelWhileWaiting(t *trial) {
 	_, token := t.client("A").holds(key)
 	b := t.client("B")
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var err error
 	end := begin(func() { _, err = b.lock(ctx, key, lease) })
 	tries(b)
 	tries(b) // so the first has been answered
 	start := time.Now()
-	cancel()
+	cancel(t.ch.ErrNotHeld)
 	end()
 	t.took(start, 0, "Lock goes on after a cancel")
 	t.returns(err, "Lock", taken, cancelled)
 	t.untouched(at, token)
+}
+
+// A pause that ends in the very instant of the deadline is the last. With pauses of a nanosecond or two that happens often.
+func nothingIsSentAfterTheEnd(t *trial) {
+	t.foreign(at, 0)
+	b := t.client("B")
+	b.Redis().Ping(ctx) // a new connection takes time
+	var asked stamps
+	b.Redis().AddHook(hook(asked.note))
+	waits := t.ch.withBackoff(b.Redis(), 2, 2)
+	for range 20 {
+		end := time.Now().Add(20 * time.Nanosecond)
+		ctx, cancel := context.WithDeadline(ctx, end)
+		t.returns(waits(ctx), "Lock", taken, deadline)
+		cancel()
+		times := asked.all()
+		t.want(times[len(times)-1].Before(end), "something is sent when the deadline has passed")
+	}
 }
 
 // The context ends while the attempt that succeeds is on its way. The caller gets the lock, or an error and no lock.
@@ -269,6 +290,18 @@ func theCallersBackoff(t *trial) {
 	short, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
 	t.returns(t.ch.withBackoff(b.Redis(), time.Second, time.Second)(short), "Lock with equal pauses", taken, deadline)
+}
+
+// The pauses may be days, and no number of doublings makes them negative.
+func theLongestBackoff(t *trial) {
+	const day = 24 * time.Hour
+	t.foreign(at, 0)
+	b := t.client("B")
+	ctx, cancel := context.WithTimeout(ctx, 100*day)
+	defer cancel()
+	t.returns(t.ch.withBackoff(b.Redis(), 2*day, 4*day)(ctx), "Lock", taken, deadline)
+	n := len(b.Requests())
+	t.want(n >= 25 && n <= 51, "the pauses are not the caller's", n)
 }
 
 // A Redis that answers with errors has trouble enough. Lock reports the first one and does not insist.
