@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 )
+
+// Most of what a world makes is garbage a moment later, and little of it lives long. With Go's default half of the time of
+// a test goes into looking for it.
+func init() { debug.SetGCPercent(400) }
 
 // World is one story's universe: nodes, clients, the network between them, and one clock.
 // A story calls its methods from one goroutine; what the clients do runs on goroutines of their own.
