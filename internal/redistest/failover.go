@@ -140,13 +140,14 @@ func (g *Group) startSentinels(n int) {
 	})
 }
 
-// startSentinel runs one Sentinel. It keeps what it knows in its configuration file.
+// startSentinel runs one Sentinel. It keeps what it knows in its configuration file. Sentinels that have split their votes try
+// again after twice the failover-timeout.
 func (g *Group) startSentinel(file string, port, quorum int) (*Process, error) {
 	conf := fmt.Sprintf(`port %d
 bind 127.0.0.1
 sentinel monitor %s 127.0.0.1 %d %d
 sentinel down-after-milliseconds %[2]s %[5]d
-sentinel failover-timeout %[2]s 5000
+sentinel failover-timeout %[2]s 2000
 `, port, groupName, g.Primary.port, quorum, downAfter.Milliseconds())
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 
 const (
 	// patience bounds every wait of this package. It is long because it only matters when something is broken.
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	pollEach = 5 * time.Millisecond
 	// portAttempts is how many ports Start tries before it takes the failure for something else.
 	portAttempts = 5
