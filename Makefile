@@ -6,7 +6,7 @@ CHAPTERS   := $(sort $(foreach dir,$(wildcard [0-9][0-9]-*/lock.go),$(firstword 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution lift demo gen check lint race stress
+.PHONY: help tour test $(CHAPTERS) break diff explore breakit exercise try solution lift demo bench gen check lint race stress
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -48,6 +48,9 @@ lift: ## copy a lock into your module, with a smoke test: make lift CH=04 DEST=.
 
 demo: ## ten processes sell 100 items while real Redis servers fail: which lock oversells?
 	@$(GO) run ./07-failover-demo/demo
+
+bench: ## measure locks 03 to 07 beside three libraries, on real servers, in three minutes; writes docs/benchmarks/README.md
+	@cd docs/benchmarks && $(GO) run .
 
 gen: ## rewrite the generated blocks in the READMEs
 	$(GEN)
