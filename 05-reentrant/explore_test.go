@@ -1,10 +1,13 @@
 package reentrant_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -254,6 +257,76 @@ func TestEveryOrder(t *testing.T) {
 				return
 			}
 			require.Equal(t, tt.finds, found)
+		})
+	}
+}
+
+// nested is the same with the lock itself, its renewer and its deadline. Who is told that the lease is over leaves.
+func nested(w *sim.World, c *sim.Client) {
+	locker, mine := reentrant.New(c.Redis()), reentrant.WithOwner(ctx)
+	enter := func() (leave func(), entered bool) {
+		w.Record(sim.Event{Kind: sim.Call, Client: c.Name(), Key: at, Text: "TryLock " + lease.String()})
+		e := sim.Event{Kind: sim.Return, Client: c.Name(), Key: at, Outcome: sim.OK, Text: "done"}
+		k, err := locker.TryLock(mine, "order:1", lease)
+		if errors.Is(err, reentrant.ErrNotAcquired) {
+			e.Outcome, e.Text = sim.Failed, sim.Taken
+		} else if err != nil {
+			e.Outcome, e.Text = sim.Unknown, "unknown"
+		}
+		w.Record(e)
+		if err != nil {
+			return nil, false
+		}
+		w.Record(sim.Event{Kind: sim.Enter, Client: c.Name(), Key: at, LeaseEnd: sim.Forever})
+		out := sync.OnceFunc(func() { w.Record(sim.Event{Kind: sim.Leave, Client: c.Name(), Key: at}) })
+		context.AfterFunc(k.Context(), out)
+		w.AtEnd(func() { _ = k.Unlock(ctx) }) // its process ends with the schedule
+		return func() {
+			out()
+			_ = k.Unlock(ctx)
+		}, true
+	}
+	leaveOuter, entered := enter()
+	if !entered {
+		return
+	}
+	if leaveInner, entered := enter(); entered {
+		leaveInner()
+	}
+	c.Work()
+	leaveOuter()
+}
+
+// N2: what the scripts promise the lock keeps, with all that it has running beside them.
+func TestEveryOrderOfTheLock(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		crashes, renewals int
+	}{
+		{name: "no renewal arrives"},
+		{name: "a crash, long", crashes: 1},
+		{name: "a renewal, long", renewals: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if strings.HasSuffix(tt.name, "long") && os.Getenv("REDISLOCK_LONG") == "" {
+				t.Skip("takes a minute; run it with REDISLOCK_LONG=1, as CI does")
+			}
+			p := unrenewed.plan(tt.crashes, 100_000)
+			p.Renewals = tt.renewals
+			p.Setup = func(w *sim.World) (all []sim.Process) {
+				n := w.Node("Redis")
+				for _, name := range []string{"A", "B"} {
+					c := w.Client(name, n)
+					all = append(all, sim.Process{Client: c, Run: func() { nested(w, c) }})
+				}
+				return all
+			}
+			r := sim.Explore(t, p)
+			t.Logf("%d schedules of up to %d steps lead to %d states in %v", r.Schedules, r.Longest, r.States, r.Elapsed)
+			for _, c := range r.Shortest {
+				t.Errorf("%s: %s\n\n%s", c.Finding.Verdict, c.Schedule, sim.Timeline(c.History, c.Finding, false))
+			}
+			require.True(t, r.Exhaustive)
 		})
 	}
 }
