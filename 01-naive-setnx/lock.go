@@ -9,6 +9,7 @@
 //   - A crash between SETNX and PEXPIRE leaves a key for ever: see TestCrashBeforeExpire.
 //   - A lost reply does the same without any crash: see TestReplyLostOnAcquire.
 //   - Unlock deletes whatever key it finds, also somebody else's: see TestStaleHolderUnlocks.
+//   - Calls may outlast their ctx, and Unlock its two seconds, while Redis hangs: go-redis waits for its own timeouts.
 package naivesetnx
 
 import (

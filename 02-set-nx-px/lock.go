@@ -12,7 +12,9 @@
 //   - Unlock looks first and deletes second. A lease that ends in between loses somebody else's lock:
 //     see TestGetThenDelInterleaved.
 //   - A lost reply makes TryLock answer "taken" while the key holds its own token: see TestReplyLostOnAcquire.
-//   - A lost reply makes go-redis resend the DEL, which may hit the next holder: see TestReplyLostOnRelease.
+//   - A lost reply makes go-redis resend the DEL, which finds nothing, so that Unlock says ErrExpired of a lock that it
+//     has just freed, or hits the next holder: see TestReplyLostOnRelease.
+//   - Calls may outlast their ctx, and Unlock its two seconds, while Redis hangs: go-redis waits for its own timeouts.
 package setnxpx
 
 import (

@@ -124,6 +124,25 @@ func TestExtendOfAHandleThatGoes(t *testing.T) {
 	})
 }
 
+// An Extend that still waits for its turn when its handle is unlocked ends there. If it has just got its turn, it sends nothing.
+func TestExtendEndsWithItsHandle(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		inner := s.again(lease)
+		s.At(9 * time.Second)
+		late := s.a.DeliverLate(wire.Extends) // the renewal at 10s
+		s.At(10*time.Second + 200*time.Millisecond)
+		require.True(t, late.Caught())
+		var err error
+		s.a.Do(func() { err = inner.Extend(ctx, time.Hour) })
+		s.At(10*time.Second + 400*time.Millisecond)
+		require.NoError(t, inner.Unlock(ctx))
+		s.At(10*time.Second + 500*time.Millisecond)
+		require.ErrorIs(t, err, reentrant.ErrNotHeld)
+		require.ErrorIs(t, reentrant.ExtendLate(inner, time.Hour), reentrant.ErrNotHeld)
+	})
+	require.Empty(t, times(h, "extend", "1"))
+}
+
 // An inner lock that comes while a renewal is on its way is not shortened by it: it doesn't know the new token.
 func TestLateRenewalDoesNotShortenTheInner(t *testing.T) {
 	stage(t, func(s *scene) {
@@ -169,6 +188,7 @@ func TestStaleHandleOfTheSameOwner(t *testing.T) {
 			require.ErrorIs(t, stale.Extend(ctx, lease), reentrant.ErrNotHeld)
 			require.ErrorIs(t, stale.Unlock(ctx), reentrant.ErrStolen)
 		}
+		require.Equal(t, 1, reentrant.Leases(s.mine), "and the owner still knows of the new one")
 		require.Equal(t, s.value(k), s.node.Value(at))
 		require.Equal(t, lease-time.Second, s.node.TTL(at))
 		s.At(time.Minute)
