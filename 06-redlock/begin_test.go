@@ -21,3 +21,26 @@ func TestLeaseThatIsOverNeverBegins(t *testing.T) {
 		require.Nil(t, h.ctx)
 	})
 }
+
+// Q4: a request has its turn at every node before ask returns. Otherwise a clean-up that is asked for next could come first, and
+// what it should have removed would stay. Five real servers show that: TestTwoMeetOnFive.
+func TestCleanUpDoesNotOvertake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &lease{locker: &Locker{quorum: 2}}
+		for range 3 {
+			h.votes = append(h.votes, &vote{turn: make(chan struct{}, 1)})
+		}
+		looked := make(chan struct{})
+		answers := h.ask(context.Background(), request{
+			skip: func(*vote) bool { <-looked; return true }, // send nothing
+			read: func(*vote, *once, error) error { return nil },
+		})
+		for _, v := range h.votes {
+			require.Len(t, v.turn, 1)
+		}
+		close(looked)
+		for range h.votes {
+			require.NoError(t, (<-answers).err)
+		}
+	})
+}

@@ -372,6 +372,14 @@ type request struct {
 func (h *lease) ask(ctx context.Context, r request) <-chan answer {
 	answers := make(chan answer, len(h.votes))
 	for i, v := range h.votes {
+		if !r.queue {
+			select {
+			case v.turn <- struct{}{}: // now, and not on the goroutine, which a clean-up could overtake
+			default:
+				answers <- answer{i, errors.New("it has not answered the request before")}
+				continue
+			}
+		}
 		go func() { answers <- answer{i, h.askNode(ctx, r, v)} }()
 	}
 	return answers
@@ -380,12 +388,6 @@ func (h *lease) ask(ctx context.Context, r request) <-chan answer {
 func (h *lease) askNode(ctx context.Context, r request, v *vote) (err error) {
 	if r.queue {
 		v.turn <- struct{}{}
-	} else {
-		select {
-		case v.turn <- struct{}{}:
-		default:
-			return errors.New("it has not answered the request before")
-		}
 	}
 	defer func() { <-v.turn }()
 	cmd := &once{Cmd: redis.NewCmd(ctx, r.words...)}
