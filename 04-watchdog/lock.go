@@ -227,6 +227,8 @@ func (k *Lock) abandon(finished <-chan struct{}) {
 // begin starts the lease: its deadline, its context, its renewer. The caller's ctx bounded the waiting; the lease takes
 // only its values.
 func (h *lease) begin(ctx context.Context, sent time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.holdEnd = sent.Add(forever)
 	if h.locker.maxHold > 0 {
 		h.holdEnd = sent.Add(h.locker.maxHold)

@@ -339,6 +339,8 @@ func (k *Lock) leave() {
 
 // begin starts the lease: its deadline, its context, its renewer.
 func (h *lease) begin(sent time.Time, ttl time.Duration) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.holdEnd = sent.Add(forever)
 	if h.locker.maxHold > 0 {
 		h.holdEnd = sent.Add(h.locker.maxHold)
