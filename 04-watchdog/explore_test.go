@@ -19,5 +19,5 @@ func TestExploreRenewalsThatMeet(t *testing.T) {
 
 // What is easily done wrong in a renewal is found out, each by a shortest schedule.
 func TestExploreNaiveRenewals(t *testing.T) {
-	story.ExploreNaiveRenewals(t, story.Bounds{Clients: "AB", Renewals: 2})
+	story.ExploreNaiveRenewals(t)
 }

@@ -337,7 +337,7 @@ var hex128 = regexp.MustCompile(`^[0-9a-f]{32,}$`)
 func freshTokenPerAcquisition(t *trial) {
 	a := t.client("A")
 	seen := map[string]bool{}
-	for range 200 {
+	for range 100 {
 		k, err := a.tryLock(ctx, key, lease)
 		t.returns(err, "TryLock", success)
 		value := t.Truth().GetDel(ctx, at).Val()             // the lease ends
