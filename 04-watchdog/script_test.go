@@ -22,6 +22,14 @@ func TestScriptGuardsPEXPIRE(t *testing.T) {
 	}
 }
 
+// W3: a lease that is over when the answer comes never begins. Only a process that stands still between two lines of its own
+// can get there, so this test looks inside.
+func TestLeaseThatIsOverNeverBegins(t *testing.T) {
+	h := &lease{locker: &Locker{}, ttl: time.Minute, late: forever}
+	require.ErrorContains(t, h.begin(context.Background(), time.Now().Add(-time.Minute)), "after the lease")
+	require.Nil(t, h.ctx)
+}
+
 // A request whose time is over before it is sent has failed. It must not look like one that was answered with nothing.
 func TestSendWithoutTime(t *testing.T) {
 	server := miniredis.RunT(t)

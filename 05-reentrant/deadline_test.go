@@ -51,6 +51,11 @@ func TestUntilIsConservative(t *testing.T) {
 		late.Deliver()
 		require.LessOrEqual(t, time.Until(k.Until()), s.node.TTL("lock:order:2")-900*time.Millisecond)
 		require.NoError(t, k.Unlock(ctx))
+
+		k, err := s.locker.TryLock(ctx, "order:2", lease+999*time.Microsecond) // the key lives for whole milliseconds
+		require.NoError(t, err)
+		require.Equal(t, lease-lease/100-2*time.Millisecond, time.Until(k.Until()))
+		require.NoError(t, k.Unlock(ctx))
 	})
 }
 

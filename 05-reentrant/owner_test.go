@@ -165,6 +165,15 @@ func TestUnlockedHandleIsForgotten(t *testing.T) {
 	})
 }
 
+// W3: a lease that is over when the answer comes never begins, and its owner does not know of it. Only a process that stands
+// still between two lines of its own can get there.
+func TestLeaseThatIsOverNeverBegins(t *testing.T) {
+	stage(t, func(s *scene) {
+		require.ErrorContains(t, reentrant.EnterLate(s.mine, s.locker, "order:2", lease), "after the lease")
+		require.Equal(t, 1, reentrant.Leases(s.mine), "only order:1")
+	})
+}
+
 // An owner forgets a key when it is free, so that a long life with many locks does not grow.
 func TestOwnerForgetsFreeKeys(t *testing.T) {
 	stage(t, func(s *scene) {

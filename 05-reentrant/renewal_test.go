@@ -109,6 +109,53 @@ func TestRenewalEndsBeforeTheRelease(t *testing.T) {
 	require.Empty(t, times(h, "extend", "0"))
 }
 
+// W1: the renewal ends before the release is sent, and not with its answer: nothing renews while an Unlock takes its time.
+func TestNothingRenewsDuringAnUnlock(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		s.At(9 * time.Second)
+		late := s.a.DeliverLate(wire.Releases)
+		err := errors.New("it has not returned")
+		s.a.Do(func() { err = s.k.Unlock(ctx) })
+		s.At(10*time.Second + 500*time.Millisecond)
+		late.Deliver()
+		s.At(11 * time.Second)
+		require.NoError(t, err)
+	})
+	require.Empty(t, times(h, "extend", "1"))
+}
+
+// slow is a ctx that keeps whoever asks for its deadline waiting. send does that right before it sends.
+type slow struct {
+	context.Context
+	goOn chan struct{}
+}
+
+func (s slow) Deadline() (time.Time, bool) {
+	<-s.goOn
+	return s.Context.Deadline()
+}
+
+// W1: an Unlock waits for a renewer that has made up its mind and has not sent anything yet.
+func TestUnlockWaitsForTheRenewer(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		slow := slow{ctx, make(chan struct{})}
+		s.a.Do(func() { _ = s.k.Extend(slow, lease) })
+		unlocked := false
+		go func() {
+			_ = s.k.Unlock(ctx)
+			unlocked = true
+		}()
+		s.At(time.Second)
+		require.False(t, unlocked)
+		require.NotEmpty(t, s.node.Value(at))
+		close(slow.goOn)
+		s.At(2 * time.Second)
+		require.True(t, unlocked)
+		require.Empty(t, s.node.Value(at))
+	})
+	require.Empty(t, times(h, "extend", "1"))
+}
+
 // W2: a link that is cut for less than the lease costs nothing, and the renewal goes on.
 func TestShortCutCostsNothing(t *testing.T) {
 	stage(t, func(s *scene) {
@@ -201,6 +248,15 @@ func TestMaxHold(t *testing.T) {
 		lost(t, s.k, nil)
 		require.Contains(t, context.Cause(s.k.Context()).Error(), "longest time allowed, 1m10s")
 		require.Empty(t, s.node.Value(at))
+
+		late, start := s.a.DeliverLate(wire.Acquires), s.Now()
+		var k *reentrant.Lock
+		s.a.Do(func() { k, _ = s.locker.TryLock(ctx, "order:2", lease) })
+		s.At(start + 900*time.Millisecond)
+		late.Deliver()
+		s.At(start + 70*time.Second + time.Millisecond)
+		lost(t, k, nil)
+		require.ErrorIs(t, k.Unlock(ctx), reentrant.ErrExpired, "it counts from the request, not from the answer")
 	}, reentrant.WithMaxHold(70*time.Second))
 }
 

@@ -98,7 +98,11 @@ func contextEndsDuringUnlock(t *trial) {
 		cancel()
 		return true
 	}, 1)
-	t.returns(unlock(ctx, k), "Unlock", success)
+	err := unlock(ctx, k)
+	if t.ch.background && t.Slack() > 0 && errors.Is(err, context.Canceled) {
+		err = unlock(ctx, k) // on a busy machine the answer may take longer than such an Unlock waits
+	}
+	t.returns(err, "Unlock", success)
 	t.free(at)
 }
 
