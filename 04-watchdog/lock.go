@@ -11,8 +11,9 @@
 //     the key can expire when Redis hangs, is unreachable or answers errors. A fault shorter than the remaining
 //     lease costs nothing.
 //   - Unlock ends the renewal and waits for that before it frees the key. Nothing renews afterwards.
-//   - Every call returns when its ctx is done, also with go-redis' default options and a server that hangs. What is in
-//     flight then is followed up in the background: it is undone, or its TTL ends it.
+//   - Every call returns when its ctx is done, also with go-redis' default options and a server that hangs. An Unlock
+//     whose ctx was done before it began has two seconds. What is in flight then is followed up in the background: it
+//     is undone, or its TTL ends it.
 //   - All that chapter 3 guarantees.
 //
 // Not guaranteed:
@@ -364,6 +365,8 @@ func (h *lease) expire() {
 	case time.Now().Before(h.until):
 	case h.until.Add(margin(h.locker.maxHold)).After(h.holdEnd):
 		_ = h.lose(fmt.Errorf("held for the longest time allowed, %v", h.locker.maxHold))
+	case h.trouble == nil:
+		_ = h.lose(errors.New("not renewed in time, though no request has failed: this process may have stood still"))
 	default:
 		_ = h.lose(fmt.Errorf("not renewed in time: %v", h.trouble))
 	}

@@ -524,6 +524,8 @@ func (h *lease) expire() {
 	case time.Now().Before(h.until):
 	case h.until.Add(margin(h.locker.maxHold)).After(h.holdEnd):
 		_ = h.lose(fmt.Errorf("held for the longest time allowed, %v", h.locker.maxHold))
+	case h.trouble == nil:
+		_ = h.lose(errors.New("not renewed in time, though no request has failed: this process may have stood still"))
 	default:
 		_ = h.lose(fmt.Errorf("not renewed in time: %v", h.trouble))
 	}

@@ -11,8 +11,9 @@
 // Guaranteed, while no node forgets what it has granted, and their clocks run about equally fast:
 //   - Mutual exclusion for as long as Context has not ended.
 //   - A call is decided when a majority has said yes, or can't any more. It does not wait for slow nodes, and a node
-//     that hangs costs its request timeout only when the others are split.
-//   - A failed attempt is taken back on all nodes, also where its request arrives late.
+//     that hangs costs its request timeout only when the others are split, and an Unlock two seconds.
+//   - A failed attempt is taken back on all nodes, also where its request arrives late. If it arrives so late that go-redis
+//     has given up waiting for it, its TTL ends it: see TestVeryLateGrantStaysForItsTTL.
 //   - The lease is valid for ttl, less the time since just before the first request, less a margin for clocks that drift. The
 //     same rule holds for each renewal and Extend. When a majority has lost the key, the lock is lost.
 //   - All that chapter 4 guarantees.
@@ -20,6 +21,8 @@
 // Not guaranteed:
 //   - A node that restarts without its data may vote twice: see TestNodeRestartsEmpty. Keep it away for the longest ttl.
 //   - A node whose clock jumps forgets the key too early: see TestClockJumps.
+//   - A vote that a node has lost doesn't come back. A lease ends when a majority has been away, one after the other, each for
+//     longer than its key lasted: see TestLostVotesDontComeBack.
 //   - A paused process notices nothing while it is paused, and may write after its lease: see TestHolderFrozen.
 //   - A nested Lock of the same key waits for itself.
 package redlock
@@ -635,6 +638,8 @@ func (h *lease) expire() {
 		_ = h.lose(lost)
 	case h.until.Add(margin(h.locker.maxHold)).After(h.holdEnd):
 		_ = h.lose(fmt.Errorf("held for the longest time allowed, %v", h.locker.maxHold))
+	case h.trouble == nil:
+		_ = h.lose(errors.New("not renewed in time, though no request has failed: this process may have stood still"))
 	default:
 		_ = h.lose(fmt.Errorf("not renewed in time: %v", h.trouble))
 	}
