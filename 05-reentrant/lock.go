@@ -10,7 +10,8 @@
 //   - Mutual exclusion between owners, for as long as Context has not ended. Without WithOwner each acquisition is its
 //     own owner, and this is chapter 4's lock.
 //   - A nested acquisition never shortens the lease, and its Unlock neither frees the key nor ends the renewal.
-//   - An acquisition or a release that is executed twice counts once. An Unlock too many writes nothing.
+//   - An acquisition or a release that is executed twice counts once. An Unlock too many writes nothing. Only a copy of an
+//     acquisition that arrives after its release stays: see TestCopyAfterTheReleaseStaysForItsTTL.
 //   - An Unlock works when Redis refuses everything that needs memory.
 //   - It excludes the locks of chapters 2 to 4 on the same key, and they exclude it.
 //   - All that chapter 4 guarantees, for every handle.

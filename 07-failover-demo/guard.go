@@ -12,8 +12,9 @@ import (
 var ErrStale = errors.New("stale fencing token")
 
 // Guard is a resource on one Redis that refuses holders that are too late. It compares and writes in one step, and a
-// smaller token than the largest that it has seen gets nothing. An equal one is the same holder. The same rule as one
-// statement of SQL stands in the chapter's README.
+// smaller token than the largest that it has seen gets nothing. An equal one is the same holder, whose own writes it does not
+// put in order: a copy of one that arrives late undoes the next. The same rule as one statement of SQL stands in the
+// chapter's README.
 //
 // It is as durable as its Redis. It needs no lock to be right about late holders; the lock is there so that holders don't meet.
 // A Guard is safe for concurrent use.
