@@ -9,7 +9,7 @@ import (
 	"example.com/redislock/internal/wire"
 )
 
-// N4: a copy of an acquisition counts once while that is held. If it arrives after the release, nobody is left who would release
+// A copy of an acquisition counts once while that is held. If it arrives after the release, nobody is left who would release
 // it: the last Unlock does not free the key, and its TTL has to end.
 func TestCopyAfterTheReleaseStaysForItsTTL(t *testing.T) {
 	stage(t, func(s *scene) {
