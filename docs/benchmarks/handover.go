@@ -14,26 +14,27 @@ import (
 func handOver(t redistest.T, s scale) table {
 	nodes := start(t, 5)
 	pools, addr := nodes.pools(t), nodes[0].Addr()
-	one := pools[0]
+	one, meter := pools[0], nodes.meter(t)
 	locks := []lock{
-		lock03(one, ttl), lock04(one, ttl), lock05(one, ttl), lockRedsync(pools[:1], ttl), lockBsm(one, ttl), lockRueidis(t, addr, ttl),
+		lock03(one, ttl), named("03, short pauses", lock03(one, ttl, short)), lock04(one, ttl), lock05(one, ttl),
+		lockRedsync(pools[:1], ttl), lockBsm(one, ttl), lockRueidis(t, addr, ttl),
 		named("06, five nodes", lock06(t, pools, ttl)), named("07, five nodes", lock07(t, pools, ttl)),
 		named("redsync, five nodes", lockRedsync(pools, ttl)),
 	}
-	free := raw(one, ttl).join()
-	rawTime := make([]float64, 0, 200)
-	for range cap(rawTime) {
-		began := time.Now()
-		must(t, free.once(ctx, "raw"))
-		rawTime = append(rawTime, ms(time.Since(began)))
-	}
+	bare, rawTime := raw("raw", one, ttl, directly).join(), []float64{}
 	holders, others := make([]process, len(locks)), make([]process, len(locks))
 	for i, l := range locks {
 		holders[i], others[i] = l.join(), l.join()
 	}
 	gaps := make([][]float64, len(locks))
-	failed := make([]float64, len(locks))
+	failed, requests := make([]float64, len(locks)), make([]float64, len(locks))
 	inTurns(s.handovers, len(locks), func(i int) {
+		for range 10 {
+			began := time.Now()
+			must(t, bare.once(ctx, "raw"))
+			rawTime = append(rawTime, ms(time.Since(began)))
+		}
+		before := meter.requests(locks[i].sends)
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for pair := range s.pairs {
@@ -50,13 +51,16 @@ func handOver(t redistest.T, s scale) table {
 		}
 		all.Wait()
 		settle()
+		requests[i] += meter.requests(locks[i].sends) - before
 	})
 
-	out := table{head: []string{"lock", "p50, ms", "p90", "max", "p50, × raw"}}
+	out := table{head: []string{"lock", "p50, ms", "p90", "max", "p50, × raw", "requests"}}
 	for i, l := range locks {
 		g := gaps[i]
-		out.add(l.name, "%.1f", median(g), "%.0f", quantile(g, 0.9), "%.0f", quantile(g, 1), "%.0f", median(g)/median(rawTime))
-		out.failed(l.name, failed[i], failed[i]+float64(len(g)))
+		pairs := failed[i] + float64(len(g))
+		out.add(l.name, "%.1f", median(g), "%.0f", quantile(g, 0.9), "%.0f", quantile(g, 1), "%.0f", median(g)/median(rawTime),
+			"%.0f", requests[i]/pairs)
+		out.failed(l.name, failed[i], pairs)
 	}
 	return out
 }

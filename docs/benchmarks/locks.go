@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -52,23 +52,23 @@ func alone(name string, p process, sends ...string) lock {
 	return lock{name: name, sends: sends, join: func() process { return p }}
 }
 
-// raw is what a lock can't do without: two round trips.
-func raw(rdb redis.UniversalClient, ttl time.Duration) lock {
+// raw is what a lock can't do without: two round trips. Each goes through send.
+func raw(name string, rdb redis.UniversalClient, ttl time.Duration, send func(func() error) error) lock {
 	const token = "0123456789abcdef0123456789abcdef"
 	script := redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 	take := func(ctx context.Context, key string) error {
-		if ok, err := rdb.SetNX(ctx, key, token, ttl).Result(); err != nil || !ok {
-			return fmt.Errorf("raw: %v, %w", ok, err)
-		}
-		return nil
+		return send(func() error {
+			ok, err := rdb.SetNX(ctx, key, token, ttl).Result()
+			if err == nil && !ok {
+				err = errors.New("somebody is in the way")
+			}
+			return err
+		})
 	}
 	free := func(ctx context.Context, key string) error {
-		if n, err := script.Run(ctx, rdb, []string{key}, token).Int(); err != nil || n != 1 {
-			return fmt.Errorf("raw: freed %d, %w", n, err)
-		}
-		return nil
+		return send(func() error { return script.Run(ctx, rdb, []string{key}, token).Err() })
 	}
-	return alone("raw", process{
+	return alone(name, process{
 		once: func(ctx context.Context, key string) error {
 			if err := take(ctx, key); err != nil {
 				return err
@@ -79,6 +79,15 @@ func raw(rdb redis.UniversalClient, ttl time.Duration) lock {
 			return func(ctx context.Context) error { return free(ctx, key) }, take(ctx, key)
 		},
 	}, "set", "evalsha", "eval")
+}
+
+func directly(request func() error) error { return request() }
+
+// aside sends a request in a goroutine of its own, as a lock has to that returns when its ctx ends, whatever the client does.
+func aside(request func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- request() }()
+	return <-done
 }
 
 // chapter is a lock of this repository.
@@ -101,8 +110,8 @@ func chapter[K interface{ Unlock(context.Context) error }](name string, l interf
 	}, "eval")
 }
 
-func lock03(rdb redis.UniversalClient, ttl time.Duration) lock {
-	return chapter("03", saferelease.New(rdb), ttl)
+func lock03(rdb redis.UniversalClient, ttl time.Duration, more ...saferelease.Option) lock {
+	return chapter("03", saferelease.New(rdb, more...), ttl)
 }
 
 func lock04(rdb redis.UniversalClient, ttl time.Duration) lock {
@@ -153,7 +162,7 @@ func lockRedsync(nodes []redis.UniversalClient, ttl time.Duration, more ...redsy
 	}, more...)
 	free := func(ctx context.Context, m *redsync.Mutex) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout(nodes))
-		defer cancel()
+		context.AfterFunc(ctx, cancel) // not earlier: fail fast, it returns while releases are under way
 		_, err := m.UnlockContext(ctx)
 		return err
 	}

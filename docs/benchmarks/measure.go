@@ -125,6 +125,13 @@ func quantile(all []float64, share float64) float64 {
 
 func median(all []float64) float64 { return quantile(all, 0.5) }
 
+func mean(all []float64) (m float64) {
+	for _, x := range all {
+		m += x / float64(len(all))
+	}
+	return m
+}
+
 // against divides the values of each round by those of the same round of another: both had the same weather.
 func against(all, other []float64) (ratios []float64) {
 	for i := range all {

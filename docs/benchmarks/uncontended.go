@@ -12,7 +12,7 @@ func uncontended(t redistest.T, s scale) table {
 	one := start(t, 1)
 	pools, meter := one.pools(t), one.meter(t)
 	locks := []lock{
-		raw(pools[0], ttl),
+		raw("raw", pools[0], ttl, directly), raw("raw, in goroutines", pools[0], ttl, aside),
 		lock03(pools[0], ttl), lock04(pools[0], ttl), lock05(pools[0], ttl), lock06(t, pools, ttl), lock07(t, pools, ttl),
 		lockRedsync(pools, ttl), lockBsm(pools[0], ttl), lockRueidis(t, one[0].Addr(), ttl),
 	}
@@ -59,5 +59,6 @@ func uncontended(t redistest.T, s scale) table {
 	out.budget("time of 03, × raw", ratio["03"], 1.10)
 	out.budget("allocations of 03, × the best peer's", allocations["03"]/best, 1)
 	out.budget("time of 04, × raw", ratio["04"], 1.25)
+	out.budget("time of 04, × raw, in goroutines", ratio["04"]/ratio["raw, in goroutines"], 1.25)
 	return out
 }
