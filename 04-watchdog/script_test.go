@@ -30,6 +30,21 @@ func TestLeaseThatIsOverNeverBegins(t *testing.T) {
 	require.Nil(t, h.ctx)
 }
 
+// W1: nothing is sent for a lease that has ended, even if the renewer learns that in the very moment of its renewal.
+func TestNothingIsSentForAnEndedLease(t *testing.T) {
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	k, err := New(rdb).TryLock(context.Background(), "order:1", time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, k.Unlock(context.Background()))
+	before := server.CommandCount()
+	for range 100 {
+		require.ErrorIs(t, k.lease.extend(context.Background(), time.Minute), ErrNotHeld)
+	}
+	require.Equal(t, before, server.CommandCount())
+}
+
 // A request whose time is over before it is sent has failed. It must not look like one that was answered with nothing.
 func TestSendWithoutTime(t *testing.T) {
 	server := miniredis.RunT(t)
