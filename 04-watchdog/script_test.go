@@ -45,6 +45,18 @@ func TestNothingIsSentForAnEndedLease(t *testing.T) {
 	require.Equal(t, before, server.CommandCount())
 }
 
+// W3: a timer that fires while a renewal moves the deadline, and comes second, ends nothing.
+func TestTimerThatComesTooLate(t *testing.T) {
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	k, err := New(rdb).TryLock(context.Background(), "order:1", time.Minute)
+	require.NoError(t, err)
+	k.lease.expire()
+	require.NoError(t, k.Context().Err())
+	require.NoError(t, k.Unlock(context.Background()))
+}
+
 // A request whose time is over before it is sent has failed. It must not look like one that was answered with nothing.
 func TestSendWithoutTime(t *testing.T) {
 	server := miniredis.RunT(t)

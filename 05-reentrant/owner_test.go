@@ -174,6 +174,14 @@ func TestLeaseThatIsOverNeverBegins(t *testing.T) {
 	})
 }
 
+// W3: a timer that fires while a renewal moves the deadline, and comes second, ends nothing.
+func TestTimerThatComesTooLate(t *testing.T) {
+	stage(t, func(s *scene) {
+		reentrant.ExpireLate(s.k)
+		require.NoError(t, s.k.Context().Err())
+	})
+}
+
 // An owner forgets a key when it is free, so that a long life with many locks does not grow.
 func TestOwnerForgetsFreeKeys(t *testing.T) {
 	stage(t, func(s *scene) {
