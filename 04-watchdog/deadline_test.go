@@ -284,6 +284,22 @@ func TestUnlockWhileAnExtendHangs(t *testing.T) {
 	}, watchdog.WithRequestTimeout(15*time.Second))
 }
 
+// R3: an answer that comes a moment after ctx has ended is still told.
+func TestUnlockWaitsAMomentLonger(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(time.Second)
+		late := s.a.DeliverLate(wire.Releases)
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		err := context.DeadlineExceeded
+		s.a.Do(func() { err = s.k.Unlock(short) })
+		s.At(time.Second + 130*time.Millisecond)
+		late.Deliver()
+		s.At(2 * time.Second)
+		require.NoError(t, err)
+	})
+}
+
 // R4: an Unlock whose ctx ended could not say how it went on. The next one can.
 func TestNextUnlockKnowsTheOutcome(t *testing.T) {
 	stage(t, func(s *scene) {

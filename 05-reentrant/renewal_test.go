@@ -186,6 +186,18 @@ func TestRefusedRenewalIsNoLoss(t *testing.T) {
 	}
 }
 
+// W2: an Extend that fails does not put off the renewal that is due.
+func TestFailedExtendPutsNothingOff(t *testing.T) {
+	h := stage(t, func(s *scene) {
+		s.At(9900 * time.Millisecond)
+		s.node.Refuse("LOADING Redis is loading the dataset in memory")
+		require.Error(t, s.k.Extend(ctx, time.Hour))
+		s.node.Accept()
+		s.At(15 * time.Second)
+	})
+	require.Equal(t, []time.Duration{10 * time.Second}, times(h, "extend", "1"))
+}
+
 // W4, W5: a key that is gone or another's is lost at the next renewal, for good, and the cause says which.
 func TestLossIsToldWithinOneInterval(t *testing.T) {
 	for name, c := range map[string]struct {
