@@ -216,6 +216,8 @@ func TestLateVote(t *testing.T) {
 	require.Equal(t, Revived, CheckLeases(h).Verdict)
 	h.Nodes = []string{"N1", "N2", "N3"}
 	require.Equal(t, Holds, CheckLeases(h).Verdict)
+	h.Events[1].Text = "acquire"
+	require.Equal(t, Holds, CheckLeases(h).Verdict)
 	h.Events[1].Text = "extend"
 	require.Equal(t, Revived, CheckLeases(h).Verdict)
 }

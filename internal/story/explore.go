@@ -1,6 +1,7 @@
 package story
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -24,6 +25,8 @@ type Bounds struct {
 	Outages, Empties, Jumps int // what may befall nodes: see sim.Plan
 
 	Renewals int // renewals that may arrive in one schedule, for a lock that has them
+
+	Most int // stop after so many schedules, the shortest first; 0: go through all there are
 }
 
 // Explore runs everything that can happen when some clients each take the lock once, work, and unlock: every order of
@@ -42,6 +45,9 @@ func explore(t *testing.T, ch Chapter, b Bounds, finds ...sim.Verdict) {
 	t.Helper()
 	if raceDetector && *scheduleFlag == "" {
 		b.Clients = b.Clients[:min(2, len(b.Clients))]
+		if len(finds) == 0 {
+			b.Most /= 4
+		}
 		if b.Renewals > 0 {
 			b.Crashes, b.Renewals = 0, 1
 		}
@@ -61,7 +67,7 @@ func explore(t *testing.T, ch Chapter, b Bounds, finds ...sim.Verdict) {
 		fmt.Fprint(t.Output(), report(ch, b, r))
 		fmt.Fprintf(t.Output(), "\n(%.0f schedules a second)\n", float64(r.Schedules)/r.Elapsed.Seconds())
 	}
-	require.True(t, r.Exhaustive, "the search stopped after %d schedules", r.Schedules)
+	require.True(t, r.Exhaustive || b.Most > 0, "the search stopped after %d schedules", r.Schedules)
 	require.ElementsMatch(t, finds, found, "what the exploration of %s finds", ch.Dir)
 }
 
@@ -94,7 +100,7 @@ const exploreTTL = 30 * time.Second
 
 func plan(ch Chapter, b Bounds) sim.Plan {
 	return sim.Plan{
-		Crashes: b.Crashes, Losses: b.Losses, Renewals: b.Renewals, TTL: exploreTTL, Most: 200_000,
+		Crashes: b.Crashes, Losses: b.Losses, Renewals: b.Renewals, TTL: exploreTTL, Most: cmp.Or(b.Most, 200_000),
 		Outages: b.Outages, Empties: b.Empties, Jumps: b.Jumps,
 		Setup: func(w *sim.World) []sim.Process {
 			s := newStage(w, ch)
