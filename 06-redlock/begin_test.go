@@ -23,7 +23,7 @@ func TestLeaseThatIsOverNeverBegins(t *testing.T) {
 }
 
 // Q4: a request has its turn at every node before ask returns. Otherwise a clean-up that is asked for next could come first, and
-// what it should have removed would stay. Five real servers show that: TestTwoMeetOnFive.
+// what it should have removed would stay. Five real servers show that: TestTwoMeetOnFive in ./five.
 func TestCleanUpDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &lease{locker: &Locker{quorum: 2}}

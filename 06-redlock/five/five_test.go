@@ -1,4 +1,6 @@
-package redlock_test
+// Package five_test runs chapter 6's lock on five real servers. It stands apart from the lock's own tests because those say
+// exactly what fails after a change, with and without a redis-server.
+package five_test
 
 import (
 	"context"
@@ -9,10 +11,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	redlock "example.com/redislock/06-redlock"
 	"example.com/redislock/internal/redistest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // five is five real servers, and a locker whose go-redis clients have their defaults. A node has two seconds to answer, on
 // machines that are busy with other things too: whoever waits for one that hangs is found out.
@@ -21,7 +26,12 @@ type five struct {
 	servers []*redistest.Server
 }
 
-const patience = 20 * time.Second
+var ctx = context.Background()
+
+const (
+	lease    = 30 * time.Second
+	patience = 20 * time.Second
+)
 
 func startFive(t *testing.T) *five {
 	t.Helper()
