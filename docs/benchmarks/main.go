@@ -28,10 +28,10 @@ type scale struct {
 }
 
 var full = scale{
-	rounds: 40, batch: 200,
-	waiters: 32, races: 2, race: 1500 * time.Millisecond,
-	fiveRounds: 12, fiveBatch: 50, fiveTime: 300 * time.Millisecond,
-	handovers: 3, pairs: 20, hold: 200 * time.Millisecond,
+	rounds: 25, batch: 200,
+	waiters: 32, races: 2, race: 1300 * time.Millisecond,
+	fiveRounds: 10, fiveBatch: 50, fiveTime: 300 * time.Millisecond,
+	handovers: 2, pairs: 30, hold: 200 * time.Millisecond,
 	leases: 10_000, leaseTTL: 18 * time.Second,
 }
 
