@@ -284,6 +284,20 @@ func TestUnlockWhileAnExtendHangs(t *testing.T) {
 	}, watchdog.WithRequestTimeout(15*time.Second))
 }
 
+// A3: an Extend that waits for its turn heeds its ctx, however long the request before it takes.
+func TestExtendThatWaitsHeedsItsContext(t *testing.T) {
+	stage(t, func(s *scene) {
+		s.At(9 * time.Second)
+		late := s.a.DeliverLate(wire.Extends)
+		s.At(10*time.Second + 200*time.Millisecond)
+		require.True(t, late.Caught())
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.k.Extend(short, lease), context.DeadlineExceeded)
+		require.Equal(t, 10*time.Second+300*time.Millisecond, s.Now())
+	})
+}
+
 // R3: an answer that comes a moment after ctx has ended is still told.
 func TestUnlockWaitsAMomentLonger(t *testing.T) {
 	stage(t, func(s *scene) {

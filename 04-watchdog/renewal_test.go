@@ -272,6 +272,7 @@ func TestImpossibleConfiguration(t *testing.T) {
 			"renews in 292 years":  watchdog.WithRenewEvery(math.MaxInt64), // the sum overflows
 			"waits 292 years":      watchdog.WithRequestTimeout(math.MaxInt64),
 			"may not hold so long": watchdog.WithMaxHold(time.Second),
+			"may never hold":       watchdog.WithMaxHold(-time.Second),
 		} {
 			_, err := watchdog.New(a.Redis(), opt).TryLock(ctx, "order:1", lease)
 			require.ErrorContains(t, err, "a ttl of 30s", name)

@@ -297,6 +297,7 @@ func TestImpossibleConfiguration(t *testing.T) {
 			"renews in 292 years":  reentrant.WithRenewEvery(math.MaxInt64), // the sum overflows
 			"waits 292 years":      reentrant.WithRequestTimeout(math.MaxInt64),
 			"may not hold so long": reentrant.WithMaxHold(time.Second),
+			"may never hold":       reentrant.WithMaxHold(-time.Second),
 		} {
 			_, err := reentrant.New(a.Redis(), opt).TryLock(ctx, "order:1", lease)
 			require.ErrorContains(t, err, "a ttl of 30s", name)
