@@ -235,6 +235,9 @@ type result struct {
 // run plays one act with one lock.
 func run(ctx context.Context, a act, l lock, o options, out *report) result {
 	out.begin(a, l)
+	if o.board != nil {
+		o.board.begin(a, l)
+	}
 	r := result{Act: a.name, Lock: l.name, Embedded: o.embedded}
 	start := time.Now()
 	err := onStage(o.keep, func(st *stage) error {
@@ -253,6 +256,9 @@ func run(ctx context.Context, a act, l lock, o options, out *report) result {
 		s.now("the sale goes on")
 		events, err := s.crew.finish(ctx)
 		r.figures = events.figures()
+		if o.watch != nil {
+			o.watch(events)
+		}
 		return err
 	})
 	r.Took = time.Since(start)
@@ -291,6 +297,6 @@ func build(ctx context.Context, st *stage, a act, l lock, o options) (*scene, er
 		s.nodes = append(s.nodes, st.startNode(o.embedded))
 		j.Nodes = append(j.Nodes, s.nodes[len(s.nodes)-1].Addr())
 	}
-	s.crew = newCrew(st, j)
+	s.crew = newCrew(st, j, o.board)
 	return s, nil
 }

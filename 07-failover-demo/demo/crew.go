@@ -20,6 +20,7 @@ type crew struct {
 	stage   *stage
 	job     job // of every worker, apart from its number and role
 	workers []*member
+	board   *board // gets their numbers, if they tell them
 
 	mu     sync.Mutex
 	events history
@@ -31,7 +32,10 @@ type member struct {
 	stdin io.Writer
 }
 
-func newCrew(s *stage, j job) *crew { return &crew{stage: s, job: j, news: make(chan struct{})} }
+func newCrew(s *stage, j job, b *board) *crew {
+	j.Counts = b != nil
+	return &crew{stage: s, job: j, board: b, news: make(chan struct{})}
+}
 
 // hire starts one more worker, which begins at once.
 func (c *crew) hire(r role) error {
@@ -80,6 +84,10 @@ func (r *reader) Write(b []byte) (int, error) {
 		var e event
 		if err := json.Unmarshal(line, &e); err != nil {
 			r.crew.stage.Errorf("a worker said %q", line)
+			continue
+		}
+		if e.What == counted {
+			r.crew.board.put(e.Worker, e.Numbers)
 			continue
 		}
 		r.crew.note(e)

@@ -16,6 +16,7 @@ import (
 	reentrant "example.com/redislock/05-reentrant"
 	redlock "example.com/redislock/06-redlock"
 	failover "example.com/redislock/07-failover-demo"
+	"example.com/redislock/07-failover-demo/monitor"
 )
 
 // lock is one line of the table: a chapter's lock, made equal to the others.
@@ -24,8 +25,8 @@ type lock struct {
 	nodes  int    // how many Redis servers it asks
 	fenced bool   // its writes carry a token, and the shop refuses stale ones
 
-	open         func(nodes []redis.UniversalClient) (tryLock, error)
-	taken, notIn error // the chapter's ErrNotAcquired and ErrNotHeld
+	open func(nodes []redis.UniversalClient) (tryLock, error)
+	errs monitor.Errors // the chapter's own
 }
 
 // tryLock makes one attempt.
@@ -34,33 +35,34 @@ type tryLock func(ctx context.Context, key string, ttl time.Duration) (lease, er
 // lease is what all acquisitions have in common. From chapter 4 on they also have a Context, and in 7 a Fence.
 type lease interface {
 	Unlock(ctx context.Context) error
+	Key() string
 }
 
 func (l lock) number() string { return l.name[:2] }
 
 // locks are all locks, oldest first. The first is what people have before they read this: a mutex in each process.
 var locks = []lock{
-	{name: "00-local-mutex", open: localMutex, taken: errMutex, notIn: errMutex},
+	{name: "00-local-mutex", open: localMutex, errs: monitor.Errors{NotAcquired: errMutex, NotHeld: errMutex}},
 	{
-		name: "01-naive-setnx", nodes: 1, taken: naivesetnx.ErrNotAcquired, notIn: naivesetnx.ErrNotHeld,
+		name: "01-naive-setnx", nodes: 1, errs: monitor.Errors{NotAcquired: naivesetnx.ErrNotAcquired, NotHeld: naivesetnx.ErrNotHeld},
 		open: one(func(rdb redis.UniversalClient) locker[*naivesetnx.Lock] { return naivesetnx.New(rdb) }),
 	}, {
-		name: "02-set-nx-px", nodes: 1, taken: setnxpx.ErrNotAcquired, notIn: setnxpx.ErrNotHeld,
+		name: "02-set-nx-px", nodes: 1, errs: monitor.Errors{NotAcquired: setnxpx.ErrNotAcquired, NotHeld: setnxpx.ErrNotHeld, Expired: setnxpx.ErrExpired, Stolen: setnxpx.ErrStolen},
 		open: one(func(rdb redis.UniversalClient) locker[*setnxpx.Lock] { return setnxpx.New(rdb) }),
 	}, {
-		name: "03-safe-release", nodes: 1, taken: saferelease.ErrNotAcquired, notIn: saferelease.ErrNotHeld,
+		name: "03-safe-release", nodes: 1, errs: monitor.Errors{NotAcquired: saferelease.ErrNotAcquired, NotHeld: saferelease.ErrNotHeld, Expired: saferelease.ErrExpired, Stolen: saferelease.ErrStolen},
 		open: one(func(rdb redis.UniversalClient) locker[*saferelease.Lock] { return saferelease.New(rdb) }),
 	}, {
-		name: "04-watchdog", nodes: 1, taken: watchdog.ErrNotAcquired, notIn: watchdog.ErrNotHeld,
+		name: "04-watchdog", nodes: 1, errs: monitor.Errors{NotAcquired: watchdog.ErrNotAcquired, NotHeld: watchdog.ErrNotHeld, Expired: watchdog.ErrExpired, Stolen: watchdog.ErrStolen},
 		open: one(func(rdb redis.UniversalClient) locker[*watchdog.Lock] { return watchdog.New(rdb) }),
 	}, {
-		name: "05-reentrant", nodes: 1, taken: reentrant.ErrNotAcquired, notIn: reentrant.ErrNotHeld,
+		name: "05-reentrant", nodes: 1, errs: monitor.Errors{NotAcquired: reentrant.ErrNotAcquired, NotHeld: reentrant.ErrNotHeld, Expired: reentrant.ErrExpired, Stolen: reentrant.ErrStolen},
 		open: one(func(rdb redis.UniversalClient) locker[*reentrant.Lock] { return reentrant.New(rdb) }),
 	}, {
-		name: "06-redlock", nodes: 5, taken: redlock.ErrNotAcquired, notIn: redlock.ErrNotHeld,
+		name: "06-redlock", nodes: 5, errs: monitor.Errors{NotAcquired: redlock.ErrNotAcquired, NotHeld: redlock.ErrNotHeld, Expired: redlock.ErrExpired, Stolen: redlock.ErrStolen},
 		open: many(func(nodes []redis.UniversalClient) (locker[*redlock.Lock], error) { return redlock.New(nodes) }),
 	}, {
-		name: "07-failover-demo", nodes: 5, fenced: true, taken: failover.ErrNotAcquired, notIn: failover.ErrNotHeld,
+		name: "07-failover-demo", nodes: 5, fenced: true, errs: monitor.Errors{NotAcquired: failover.ErrNotAcquired, NotHeld: failover.ErrNotHeld, Expired: failover.ErrExpired, Stolen: failover.ErrStolen},
 		open: many(func(nodes []redis.UniversalClient) (locker[*failover.Lock], error) { return failover.New(nodes) }),
 	},
 }
@@ -111,15 +113,20 @@ var errMutex = errors.New("the mutex of this process is locked")
 // localMutex knows nothing of other processes.
 func localMutex([]redis.UniversalClient) (tryLock, error) {
 	var mu sync.Mutex
-	return func(context.Context, string, time.Duration) (lease, error) {
+	return func(_ context.Context, key string, _ time.Duration) (lease, error) {
 		if !mu.TryLock() {
 			return nil, errMutex
 		}
-		return unlocker{&mu}, nil
+		return unlocker{&mu, key}, nil
 	}, nil
 }
 
-type unlocker struct{ mu *sync.Mutex }
+type unlocker struct {
+	mu  *sync.Mutex
+	key string
+}
+
+func (u unlocker) Key() string { return u.key }
 
 func (u unlocker) Unlock(context.Context) error {
 	u.mu.Unlock()

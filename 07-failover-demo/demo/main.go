@@ -6,6 +6,7 @@
 //	go run ./07-failover-demo/demo                   everything, in about a minute and a half
 //	go run ./07-failover-demo/demo -lock 03,06       some locks
 //	go run ./07-failover-demo/demo -act 2            one act; -act wait measures what WAIT is worth
+//	go run ./07-failover-demo/demo -metrics :9101    and serve what the workers' monitors count
 //
 // The exit code is 1 when an outcome is not the documented one. Without redis-server the acts that need none run
 // on embedded nodes.
@@ -37,7 +38,10 @@ type options struct {
 	json     bool
 	keep     bool
 	embedded bool
-	record   string // the file that gets the output
+	record   string        // the file that gets the output
+	metrics  string        // where Prometheus finds the numbers,
+	board    *board        // and which, if it is to find any
+	watch    func(history) // gets what the workers have told, if there is one
 }
 
 func main() {
@@ -81,6 +85,7 @@ func parse(args []string) (options, error) {
 	o := options{cast: cast{workers: 10, outage: 1500 * time.Millisecond}}
 	flags.BoolVar(&o.json, "json", false, "print the results as JSON")
 	flags.BoolVar(&o.keep, "keep", false, "keep the servers' folders, and say where they are")
+	flags.StringVar(&o.metrics, "metrics", "", "serve the workers' numbers to Prometheus at an address such as :9101")
 	flags.StringVar(&o.record, "record", "", "put the output into this README, between its markers")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -140,6 +145,15 @@ func perform(ctx context.Context, o options, out io.Writer, r *report) error {
 	if o.embedded {
 		r.line("no redis-server (apt-get install redis-server, or brew install redis): " +
 			"what needs none runs on embedded nodes")
+	}
+	if o.metrics != "" {
+		o.board = &board{}
+		url, stop, err := o.board.serve(o.metrics)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = stop() }()
+		r.line("the workers' numbers, for Prometheus: %s", url)
 	}
 	results := playAll(ctx, o, r)
 	waits, err := playWait(ctx, o, r)

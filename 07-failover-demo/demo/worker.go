@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,6 +36,7 @@ type job struct {
 	Nodes     []string //
 	Sentinels []string // if there are any, they know where the first node is
 	Group     string
+	Counts    bool // it tells its monitor's numbers
 }
 
 // role is what a worker does on its first visit.
@@ -52,6 +54,7 @@ type event struct {
 	What      what   `json:"what"`
 	Enter, At int64  `json:",omitempty"`
 	Why       string `json:"why,omitempty"`
+	Numbers   string `json:",omitempty"` // for Prometheus
 }
 
 type what string
@@ -59,6 +62,7 @@ type what string
 const (
 	refused what = "refused" // somebody else has the lock; told now and then only
 	entered what = "entered" // it has the lock
+	counted what = "counted" // its numbers, and not a part of the sale
 	waiting what = "waiting" // it waits for the word, inside, having checked its lease
 	// The rest end a visit.
 	sold    what = "sold"     // it has written the new stock
@@ -74,7 +78,10 @@ type worker struct {
 	try  tryLock
 	shop shop
 	word <-chan struct{} // closed when the word comes
-	out  *json.Encoder
+
+	mu      sync.Mutex // guards out
+	out     *json.Encoder
+	numbers func() // tells what the monitor has counted
 
 	attempts    int // in vain, in a row
 	lastRefusal time.Time
@@ -84,7 +91,7 @@ type worker struct {
 func work(spec string) error {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole family; the parent decides
 	redis.SetLogger(quiet{})
-	w := &worker{out: json.NewEncoder(os.Stdout)}
+	w := &worker{out: json.NewEncoder(os.Stdout), numbers: func() {}}
 	if err := json.Unmarshal([]byte(spec), &w.job); err != nil {
 		return err
 	}
@@ -94,13 +101,19 @@ func work(spec string) error {
 	if w.lock, ok = findLock(w.Lock); !ok {
 		return fmt.Errorf("no lock %q", w.Lock)
 	}
-	try, err := w.lock.open(w.clients())
+	clients := w.clients()
+	try, err := w.lock.open(clients)
 	if err != nil {
 		return err
 	}
-	w.try, w.shop = try, openShop(redis.NewClient(&redis.Options{Addr: w.Shop}), w.lock.fenced)
+	w.try = try
+	if w.Counts {
+		w.watch(clients)
+	}
+	w.shop = openShop(redis.NewClient(&redis.Options{Addr: w.Shop}), w.lock.fenced)
 	for ctx.Err() == nil {
 		if more := w.visit(ctx); !more {
+			w.numbers()
 			return nil
 		}
 	}
@@ -205,7 +218,7 @@ func (w *worker) await(ctx context.Context) {
 // unlock repeats an Unlock whose outcome is unknown, for as long as a customer would wait.
 func (w *worker) unlock(ctx context.Context, k lease) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		if err := k.Unlock(ctx); err == nil || errors.Is(err, w.lock.notIn) {
+		if err := k.Unlock(ctx); err == nil || errors.Is(err, w.lock.errs.NotHeld) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -220,7 +233,7 @@ func (w *worker) pause() {
 }
 
 func (w *worker) refused(err error) {
-	if errors.Is(err, w.lock.taken) && time.Since(w.lastRefusal) > 50*time.Millisecond {
+	if errors.Is(err, w.lock.errs.NotAcquired) && time.Since(w.lastRefusal) > 50*time.Millisecond {
 		w.lastRefusal = time.Now()
 		w.tell(event{What: refused})
 	}
@@ -228,19 +241,21 @@ func (w *worker) refused(err error) {
 
 func (w *worker) tell(e event) {
 	e.Worker = w.Worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	_ = w.out.Encode(e) // an error means that the parent has gone
 }
 
 // leaseContext is the lease's own context, if it has one. Locks 01 to 03 can't tell their holder anything.
 func leaseContext(ctx context.Context, k lease) context.Context {
-	if k, ok := k.(interface{ Context() context.Context }); ok {
+	if k, ok := handleOf(k).(interface{ Context() context.Context }); ok {
 		return k.Context()
 	}
 	return ctx
 }
 
 func fenceOf(k lease) int64 {
-	if k, ok := k.(interface{ Fence() int64 }); ok {
+	if k, ok := handleOf(k).(interface{ Fence() int64 }); ok {
 		return k.Fence()
 	}
 	return 0
