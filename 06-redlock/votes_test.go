@@ -1,0 +1,133 @@
+package redlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	redlock "example.com/redislock/06-redlock"
+	"example.com/redislock/internal/wire"
+)
+
+// A vote that a renewal finds lost counts no more, at once: the majority is what the others are sure of. Here that is one of
+// three, because the third has never answered.
+func TestLostVoteStopsCounting(t *testing.T) {
+	for name, value := range map[string]string{"gone": "", "stolen": "a thief's"} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 3, func(s *scene) {
+				s.nodes[2].Hang()
+				k := s.lock(t, s.process(t, "A"))
+				s.At(5 * time.Second)
+				s.nodes[0].Delete(at)
+				if value != "" {
+					s.nodes[0].Set(at, value, 10*lease)
+				}
+				s.At(9 * time.Second)
+				require.NoError(t, k.Context().Err())
+				s.At(10*time.Second + instant)
+				require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrLockLost)
+				require.LessOrEqual(t, s.until(k), s.Now())
+			})
+		})
+	}
+}
+
+// A shorter lease that is still on its way to a majority may arrive after a longer one. So the lease counts as the shorter one.
+func TestShorterLeaseOnItsWayStillCounts(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		p := s.process(t, "A")
+		k := s.lock(t, p)
+		s.At(time.Second)
+		late := p.links[0].DeliverLate(wire.Extends)
+		p.links[1].DeliverLate(wire.Extends)
+		require.Error(t, k.Extend(ctx, 20*time.Second))
+		s.At(9 * time.Second) // go-redis has given up
+		require.NoError(t, k.Extend(ctx, lease))
+		require.Equal(t, end(9*time.Second, 20*time.Second), s.until(k))
+		late.Deliver()
+		require.Greater(t, s.Now()+s.nodes[0].TTL(at), s.until(k))
+	})
+}
+
+// When nobody knows what became of an Extend, renewals ask for the shorter of both leases.
+func TestRenewalsAskForTheShorterLease(t *testing.T) {
+	for name, wanted := range map[string]time.Duration{"shorter": 15 * time.Second, "longer": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 3, func(s *scene) {
+				k := s.lock(t, s.process(t, "A"))
+				s.At(time.Second)
+				for _, n := range s.nodes {
+					n.Refuse("LOADING Redis is loading the dataset in memory")
+				}
+				require.Error(t, k.Extend(ctx, wanted))
+				for _, n := range s.nodes {
+					n.Accept()
+				}
+				s.At(time.Minute)
+				require.NoError(t, k.Context().Err())
+				for _, n := range s.nodes {
+					require.LessOrEqual(t, n.TTL(at), min(wanted, lease))
+				}
+			})
+		})
+	}
+}
+
+// A majority has lost the key: what most of those say is what Unlock says.
+func TestUnlockSaysWhatMostOfTheLostSay(t *testing.T) {
+	for stolen, want := range []error{redlock.ErrExpired, redlock.ErrExpired, redlock.ErrStolen, redlock.ErrStolen} {
+		stage(t, 5, func(s *scene) {
+			k := s.lock(t, s.process(t, "A"))
+			s.At(time.Second)
+			for i, n := range s.nodes[:3] {
+				n.Delete(at)
+				if i < stolen {
+					n.Set(at, "a thief's", lease)
+				}
+			}
+			require.ErrorIs(t, k.Unlock(ctx), want, "%d of 3 are stolen", stolen)
+		})
+	}
+}
+
+// A waiter is back as soon as a majority can be free: here when one more node is, since the first one always says yes.
+func TestWaiterComesWhenAMajorityIsFree(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		s.nodes[1].Set(at, "a stranger's", 10*time.Second)
+		s.nodes[2].Set(at, "a stranger's", 25*time.Second)
+		k, err := s.process(t, "A", redlock.WithBackoff(time.Second, time.Minute)).Lock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, s.Now(), 10*time.Second)
+		require.LessOrEqual(t, s.Now(), 11*time.Second+10*time.Millisecond)
+		require.NoError(t, k.Unlock(ctx))
+	})
+}
+
+// The key gets whole milliseconds, and the lease counts no more.
+func TestLeaseCountsWholeMilliseconds(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		k, err := s.process(t, "A").TryLock(ctx, "order:1", lease+999*time.Microsecond)
+		require.NoError(t, err)
+		require.Equal(t, end(0, lease), s.until(k))
+		require.NoError(t, k.Unlock(ctx))
+	})
+}
+
+// What the caller does to its slice of nodes later is nothing to the Locker.
+func TestNodesAreTheLockersOwn(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		var nodes []redis.UniversalClient
+		for i, n := range s.nodes {
+			nodes = append(nodes, s.Client("A"+string(rune('1'+i)), n).Redis())
+		}
+		locker, err := redlock.New(nodes)
+		require.NoError(t, err)
+		clear(nodes)
+		k, err := locker.TryLock(ctx, "order:1", lease)
+		require.NoError(t, err)
+		require.NoError(t, k.Unlock(ctx))
+	})
+}
