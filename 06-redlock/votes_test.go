@@ -95,15 +95,17 @@ func TestUnlockSaysWhatMostOfTheLostSay(t *testing.T) {
 
 // A waiter is back as soon as a majority can be free: here when one more node is, since the first one always says yes.
 func TestWaiterComesWhenAMajorityIsFree(t *testing.T) {
-	stage(t, 3, func(s *scene) {
-		s.nodes[1].Set(at, "a stranger's", 10*time.Second)
-		s.nodes[2].Set(at, "a stranger's", 25*time.Second)
-		k, err := s.process(t, "A", redlock.WithBackoff(time.Second, time.Minute)).Lock(ctx, "order:1", lease)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, s.Now(), 10*time.Second)
-		require.LessOrEqual(t, s.Now(), 11*time.Second+10*time.Millisecond)
-		require.NoError(t, k.Unlock(ctx))
-	})
+	for range 10 { // the pauses are random
+		stage(t, 3, func(s *scene) {
+			s.nodes[1].Set(at, "a stranger's", 10*time.Second)
+			s.nodes[2].Set(at, "a stranger's", 25*time.Second)
+			k, err := s.process(t, "A", redlock.WithBackoff(time.Second, time.Minute)).Lock(ctx, "order:1", lease)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, s.Now(), 10*time.Second)
+			require.LessOrEqual(t, s.Now(), 11*time.Second+10*time.Millisecond)
+			require.NoError(t, k.Unlock(ctx))
+		})
+	}
 }
 
 // The key gets whole milliseconds, and the lease counts no more.
@@ -130,4 +132,40 @@ func TestNodesAreTheLockersOwn(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, k.Unlock(ctx))
 	})
+}
+
+// A majority that hangs is given up after the request timeout, although the caller would wait for ever, and the cause of a
+// lease that ends so says what was missing.
+func TestMajorityThatHangsIsGivenUp(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		p := s.process(t, "A")
+		k := s.lock(t, p)
+		s.At(9 * time.Second)
+		s.nodes[1].Hang()
+		s.nodes[2].Hang()
+		_, err := p.TryLock(ctx, "order:2", lease)
+		require.ErrorContains(t, err, "node 3: no answer within 50ms")
+		require.Less(t, s.Now(), 9*time.Second+50*time.Millisecond+instant)
+		<-k.Context().Done()
+		require.ErrorContains(t, context.Cause(k.Context()), "node 3: ")
+	})
+}
+
+// The clean-up of a failed attempt is waited for until the request timeout, or until the caller's ctx ends, and no longer.
+func TestSlowCleanUpIsNotWaitedForLong(t *testing.T) {
+	for patience, took := range map[time.Duration]time.Duration{time.Hour: 50 * time.Millisecond, 20 * time.Millisecond: 20 * time.Millisecond} {
+		stage(t, 3, func(s *scene) {
+			p := s.process(t, "A")
+			s.nodes[1].Refuse("LOADING Redis is loading the dataset in memory")
+			s.nodes[2].Refuse("LOADING Redis is loading the dataset in memory")
+			slow := p.links[0].DeliverLate(wire.Releases)
+			limit, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			_, err := p.TryLock(limit, "order:1", lease)
+			require.ErrorContains(t, err, "LOADING")
+			require.InDelta(t, took, s.Now(), float64(instant))
+			slow.Deliver()
+			require.Empty(t, s.nodes[0].Value(at))
+		})
+	}
 }
