@@ -169,3 +169,50 @@ func TestSlowCleanUpIsNotWaitedForLong(t *testing.T) {
 		})
 	}
 }
+
+// Lock waits for nodes that are too slow to answer, as it waits for a holder: TryLock would have given up.
+func TestLockWaitsForSlowNodes(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		p := s.process(t, "A")
+		s.nodes[0].Hang()
+		s.nodes[1].Hang()
+		var k *redlock.Lock
+		call := background(func() (err error) {
+			k, err = p.Lock(ctx, "order:1", lease)
+			return err
+		})
+		s.At(5 * time.Second)
+		_, done := call()
+		require.False(t, done)
+		s.nodes[0].Resume()
+		s.At(7 * time.Second)
+		err, done := call()
+		require.True(t, done)
+		require.NoError(t, err)
+		require.NoError(t, k.Unlock(ctx))
+		s.nodes[1].Resume()
+		s.At(10 * time.Second)
+		s.free(t)
+	})
+}
+
+// Of four nodes one may lose the key. Two that have lost it leave no majority, and the holder is told.
+func TestHalfIsNoMajority(t *testing.T) {
+	for lost, told := range []bool{false, false, true} {
+		stage(t, 4, func(s *scene) {
+			k := s.lock(t, s.process(t, "A"))
+			s.At(5 * time.Second)
+			for _, n := range s.nodes[:lost] {
+				n.Delete(at)
+			}
+			s.At(10*time.Second + time.Millisecond)
+			require.Equal(t, told, k.Context().Err() != nil, "%d lost", lost)
+			if !told {
+				require.NoError(t, k.Unlock(ctx))
+				return
+			}
+			require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrExpired)
+			_ = k.Unlock(ctx)
+		})
+	}
+}
