@@ -14,9 +14,8 @@
 //   - Work that outlives the TTL is not protected, and nobody tells it: see TestWorkOutlivesTTL.
 //   - A nested Lock of the same key waits for itself.
 //   - A failover that loses the key loses the lock.
-//   - Calls may outlast their ctx while Redis hangs. With Options.ContextTimeoutEnabled a deadline is kept, but for up
-//     to two seconds of clean-up. Without it go-redis waits for Options.ReadTimeout (5 s), and a cancel never
-//     interrupts a command in flight. Chapter 4 mends this.
+//   - Calls may outlast their ctx while Redis hangs. With Options.ContextTimeoutEnabled a deadline is kept. Without it
+//     go-redis waits for Options.ReadTimeout (5 s), and a cancel never interrupts a command in flight. Chapter 4 mends this.
 package saferelease
 
 import (
@@ -142,7 +141,7 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		// The request may have been executed, or may be still on its way. Left alone, the key would block
 		// everybody for a TTL, so take it back. A copy that arrives after this stays: the error says so.
-		_ = k.Unlock(ctx)
+		k.abandon(ctx)
 		return nil, 0, fmt.Errorf("lock %q may stay taken for up to %v: %w", key, ttl, because(ctx, err))
 	}
 	if remaining, taken := reply.(int64); taken {
@@ -150,6 +149,17 @@ func (l *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (*L
 		return nil, time.Duration(remaining+1) * time.Millisecond, ErrNotAcquired
 	}
 	return k, 0, nil
+}
+
+// abandon takes back what a failed attempt may have left. The caller does not wait for it beyond the end of its ctx: with a
+// server that hangs it takes as long as an Unlock.
+func (k *Lock) abandon(ctx context.Context) {
+	done := make(chan error, 1)
+	go func() { done <- k.Unlock(ctx) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // Unlock frees the lock. It returns nil if this acquisition owned the key until now, ErrExpired or ErrStolen

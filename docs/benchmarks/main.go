@@ -45,6 +45,7 @@ var experiments = []struct {
 	{"handover", handOver},
 	{"fivenodes", fiveNodes},
 	{"held", held},
+	{"faults", faults},
 }
 
 func main() {

@@ -41,7 +41,7 @@ func machine() (string, error) {
 			rows = append(rows, []string{m.Path, m.Version})
 		}
 	}
-	return grid([]string{"made with", ""}, rows), nil
+	return grid([]string{"made with", ""}, rows, false), nil
 }
 
 var marked = regexp.MustCompile(`(?ms)^(<!-- bench:(\w+) -->\n).*?^(<!-- /bench -->)$`)

@@ -13,6 +13,7 @@ type table struct {
 	rows    [][]string
 	budgets [][]string
 	notes   []string
+	words   bool // the cells are words, and no figures
 }
 
 // add adds a row: its first cell, and then a format and a figure for each of the others.
@@ -46,17 +47,17 @@ func (t *table) failed(what string, n, of float64) {
 
 // String is Markdown that can be read in a terminal too.
 func (t table) String() string {
-	parts := []string{grid(t.head, t.rows)}
+	parts := []string{grid(t.head, t.rows, t.words)}
 	if t.notes != nil {
 		parts = append(parts, strings.Join(t.notes, " ")+"\n")
 	}
 	if t.budgets != nil {
-		parts = append(parts, grid([]string{"budget", "is", "may be", ""}, t.budgets))
+		parts = append(parts, grid([]string{"budget", "is", "may be", ""}, t.budgets, false))
 	}
 	return strings.Join(parts, "\n")
 }
 
-func grid(head []string, rows [][]string) string {
+func grid(head []string, rows [][]string, words bool) string {
 	widths := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {
@@ -72,7 +73,7 @@ func grid(head []string, rows [][]string) string {
 	}
 	line(head)
 	for i, w := range widths {
-		b.WriteString("| " + strings.Repeat("-", w-1) + map[bool]string{true: "-", false: ":"}[i == 0] + " ")
+		b.WriteString("| " + strings.Repeat("-", w-1) + map[bool]string{true: "-", false: ":"}[i == 0 || words] + " ")
 	}
 	b.WriteString("|\n")
 	for _, row := range rows {

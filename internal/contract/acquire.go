@@ -26,6 +26,7 @@ var acquiring = []promise{
 	{name: "A2_failed_acquire_spares_another's_key", keep: failedAcquireSparesAnothers},
 	{name: "A2_late_request_leaves_one_ttl", keep: lateRequestLeavesOneTTL},
 	{name: "A3_hung_redis_is_an_error", keep: hungRedisIsAnError},
+	{name: "A3_deadline_is_kept", keep: deadlineIsKept},
 	{name: "A4_taken_is_only_taken", keep: takenIsOnlyTaken},
 	{name: "A4_redis_error_is_not_taken", keep: redisErrorIsNotTaken},
 	{name: "A4_ended_context_sends_nothing", keep: endedContextSendsNothing},
@@ -115,8 +116,8 @@ func failedAcquireIsTakenBack(t *trial) {
 	}, 1)
 	_, err := a.tryLock(ctx, key, lease)
 	t.returns(err, "TryLock", cancelled)
-	if t.ch.background {
-		until(func() bool { return slices.Contains(a.Requests(), "release") })
+	if t.ch.cleansUp() {
+		untilWithin(5*time.Second, func() bool { return slices.Contains(a.Requests(), "release") })
 	}
 	t.free(at)
 }
@@ -145,8 +146,8 @@ func lateRequestLeavesOneTTL(t *trial) {
 		"the error does not say that the key may stay", err)
 	late.Await()
 	t.free(at)
-	if t.ch.background {
-		until(func() bool { return slices.Contains(a.Requests(), "release") }) // the clean-up comes first
+	if t.ch.cleansUp() {
+		untilWithin(5*time.Second, func() bool { return slices.Contains(a.Requests(), "release") }) // the clean-up comes first
 	}
 	late.Deliver()
 	t.leased(at, lease)
@@ -165,6 +166,22 @@ func hungRedisIsAnError(t *trial) {
 	t.Resume()
 	t.returns(err, "TryLock", failed)
 	t.took(start, 3*time.Second, "TryLock takes long to give up")
+	t.expiresWithin(at, lease)
+}
+
+// A client that heeds deadlines is enough for a call that heeds them, also where the attempt has to be taken back.
+func deadlineIsKept(t *trial) {
+	a := t.client("A", sendOnce, heedDeadlines)
+	k, _ := a.holds("warm-up") // the connection is open when Redis hangs
+	t.returns(unlock(ctx, k), "Unlock", success)
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	t.Hang()
+	_, err := a.tryLock(short, key, lease)
+	t.took(start, time.Second, "TryLock outlasts its ctx")
+	t.Resume()
+	t.returns(err, "TryLock", deadline)
 	t.expiresWithin(at, lease)
 }
 

@@ -26,9 +26,12 @@ type chapter struct {
 	do          func(redis.UniversalClient) doer // from chapter 3 on
 
 	patient    func(...redis.UniversalClient) story.Locker // instead of New: its requests may take as long as those of chapter 4
-	background bool                                        // it cleans up behind the caller's back, and renews what it holds: from chapter 4 on
+	background bool                                        // it sends from goroutines of its own, and renews what it holds: from chapter 4 on
 	shortest   time.Duration                               // the shortest ttl that it takes
 }
+
+// cleansUp reports whether the lock takes back what a failed attempt may have left, behind the caller's back if need be.
+func (c chapter) cleansUp() bool { return c.do != nil }
 
 // call is a method of which only the error counts.
 type call func(ctx context.Context) error

@@ -11,6 +11,7 @@ var flaws = map[string]map[string][]string{
 		"A2_failed_acquire_is_taken_back":   {"the key stays for ever"},
 		"A2_late_request_leaves_one_ttl":    {"the error does not say that the key may stay", "the key stays for ever"},
 		"A3_hung_redis_is_an_error":         {"the key stays for ever"},
+		"A3_deadline_is_kept":               {"the key stays for ever"},
 		"A6_crash_leaves_one_ttl":           {"the key stays for ever"},
 
 		// SETNX only says that there is something.

@@ -237,6 +237,8 @@ func (x *explorer) stands(c *Client, work bool) bool {
 
 // nextExpiry returns when the next TTL ends, 0 if there is none.
 func (x *explorer) nextExpiry() time.Duration {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
 	var next time.Duration
 	for _, n := range x.w.nodes {
 		for _, o := range n.owners {

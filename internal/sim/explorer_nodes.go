@@ -10,6 +10,8 @@ import (
 
 // nodeOptions lists what can happen to nodes next.
 func (x *explorer) nodeOptions() []choice {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
 	var die, back, empty, jump []choice
 	for i, n := range x.w.nodes {
 		name := choice(strconv.Itoa(i + 1))
@@ -56,7 +58,9 @@ func (x *explorer) takeNode(c choice) bool {
 		n.Restart(false)
 	case 't':
 		x.jumps++
+		x.w.mu.Lock()
 		in, _ := n.nextExpiry(x.w.Now())
+		x.w.mu.Unlock()
 		n.JumpClock(in)
 	}
 	x.sendHome()
