@@ -286,7 +286,7 @@ func checkExercises(b *book, args []string, p *paper) error {
 			p.print("%s  %s %s\n", ch.number, p.in(red, "WRONG:"), err)
 			continue
 		}
-		p.print("%s  the skeleton compiles and fails %d tests, the lock put in passes\n", ch.number, failed)
+		p.print("%s  the skeleton compiles and fails %s, the lock put in passes\n", ch.number, failed)
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d exercises are wrong", wrong)
@@ -294,25 +294,26 @@ func checkExercises(b *book, args []string, p *paper) error {
 	return nil
 }
 
-func (b *book) checkExercise(ch chapter) (failed int, err error) {
+// checkExercise returns a test that the skeleton fails.
+func (b *book) checkExercise(ch chapter) (failed string, err error) {
 	gaps, lock, err := b.task(ch)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	text, err := skeleton(ch, lock, gaps)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	j, err := b.judge(ch, text, "-run=^Test")
+	j, err := b.judge(ch, text, "-run=^Test", "-failfast")
 	switch {
 	case err != nil:
-		return 0, err
+		return "", err
 	case !j.built:
-		return 0, errors.New("the skeleton doesn't compile\n" + j.output)
+		return "", errors.New("the skeleton doesn't compile\n" + j.output)
 	case len(j.tests()) == 0:
-		return 0, errors.New("no test fails with the skeleton\n" + cut(j.output, 40))
+		return "", errors.New("no test fails with the skeleton\n" + cut(j.output, 40))
 	}
-	failed = len(j.tests())
+	failed = j.tests()[0]
 	if j, err = b.judge(ch, lock); err == nil && !j.passed {
 		err = errors.New("the lock put in does not pass\n" + cut(j.output, 40))
 	}

@@ -85,7 +85,7 @@ func TestExercisesAreChecked(t *testing.T) {
 	b = running(t, map[string]string{"01-one/testdata/exercise.txt": task})
 	var out strings.Builder
 	require.NoError(t, checkExercises(b, nil, &paper{Writer: &out}))
-	require.Equal(t, "01  the skeleton compiles and fails 1 tests, the lock put in passes\n", out.String())
+	require.Equal(t, "01  the skeleton compiles and fails TestOne, the lock put in passes\n", out.String())
 }
 
 func TestHintsAreFolded(t *testing.T) {
