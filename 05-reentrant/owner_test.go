@@ -146,13 +146,13 @@ func TestTwoLockersOfOneOwner(t *testing.T) {
 
 // A long outer lock forgets its inner ones: what an inner ctx held on to is garbage after its Unlock.
 func TestUnlockedHandleIsForgotten(t *testing.T) {
-	type request struct{ _ [1 << 10]byte }
+	type request struct{ body []byte }
 	stage(t, func(s *scene) {
 		var forgotten weak.Pointer[request]
 		func() {
-			r := &request{}
+			r := &request{body: make([]byte, 1<<10)}
 			forgotten = weak.Make(r)
-			k, err := s.locker.TryLock(context.WithValue(s.mine, request{}, r), "order:1", lease)
+			k, err := s.locker.TryLock(context.WithValue(s.mine, new(int), r), "order:1", lease)
 			require.NoError(t, err)
 			require.NoError(t, k.Unlock(ctx))
 		}()
@@ -160,6 +160,7 @@ func TestUnlockedHandleIsForgotten(t *testing.T) {
 			if runtime.GC(); forgotten.Value() == nil {
 				return
 			}
+			s.At(s.Now() + time.Second)
 		}
 		t.Error("the inner handle is kept as long as the outer one")
 	})

@@ -78,7 +78,12 @@ func failOver(ctx context.Context, s *scene) error {
 	if err := s.enter(ctx, holds); err != nil {
 		return err
 	}
-	key, err := s.group.Primary.Client(s.crew.stage).Get(ctx, "lock:"+lockKey).Result()
+	primary := s.group.Primary.Client(s.crew.stage)
+	key, err := primary.Get(ctx, "lock:"+lockKey).Result()
+	for late := time.Now().Add(time.Second); errors.Is(err, redis.Nil) && time.Now().Before(late); { // one of five may be the last
+		time.Sleep(10 * time.Millisecond)
+		key, err = primary.Get(ctx, "lock:"+lockKey).Result()
+	}
 	if err != nil {
 		return fmt.Errorf("the primary has no key to lose: %w", err)
 	}

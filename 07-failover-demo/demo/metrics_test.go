@@ -51,10 +51,10 @@ func TestMetricsAgreeWithTheEvents(t *testing.T) {
 func TestMetricsTellTheActsApart(t *testing.T) {
 	t.Parallel()
 	for act, signs := range map[string]struct{ moves, stays []string }{
-		"1": {nil, []string{"connection lost", "stolen", "not renewed"}},
-		"2": {[]string{"connection lost", "stolen"}, []string{"not renewed"}},
-		"3": {[]string{"connection lost"}, []string{"stolen", "not renewed"}},
-		"4": {[]string{"not renewed", "stolen"}, []string{"connection lost", "error"}},
+		"1": {nil, []string{"connection lost", "not its own", "not renewed"}},
+		"2": {[]string{"connection lost", "not its own"}, []string{"not renewed"}},
+		"3": {[]string{"connection lost"}, []string{"not its own", "not renewed"}},
+		"4": {[]string{"not renewed", "not its own"}, []string{"connection lost", "error"}},
 		"5": {[]string{"not renewed", "error"}, []string{"connection lost"}},
 	} {
 		t.Run("act "+act, func(t *testing.T) {
@@ -73,9 +73,10 @@ func TestMetricsTellTheActsApart(t *testing.T) {
 			}
 			seen := map[string]float64{
 				"connection lost": add(numbers["redislock_commands_total"], "outcome", "no_connection"),
-				"stolen":          add(numbers["redislock_unlocks_total"], "outcome", "stolen"),
-				"not renewed":     add(numbers["redislock_leases_lost_total"], "cause", "not_renewed"),
-				"error":           add(numbers["redislock_attempts_total"], "outcome", "error"),
+				"not its own": add(numbers["redislock_unlocks_total"], "outcome", "stolen") +
+					add(numbers["redislock_unlocks_total"], "outcome", "expired"),
+				"not renewed": add(numbers["redislock_leases_lost_total"], "cause", "not_renewed"),
+				"error":       add(numbers["redislock_attempts_total"], "outcome", "error"),
 			}
 			for _, sign := range signs.moves {
 				require.Positive(t, seen[sign], sign)

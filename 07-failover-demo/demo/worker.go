@@ -107,6 +107,9 @@ func work(spec string) error {
 		return err
 	}
 	w.try = try
+	for _, rdb := range clients { // a node's 50 ms are for the lock, not for finding the Sentinels
+		_ = rdb.Ping(ctx).Err()
+	}
 	if w.Counts {
 		w.watch(clients)
 	}
