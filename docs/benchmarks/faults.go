@@ -220,7 +220,19 @@ var aboutTheLock wire.Match = func(words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, resource) })
 }
 
+// warm lets the server learn the lock's scripts. Otherwise the reply that is lost may be NOSCRIPT, and nothing has been executed.
+func (p patient) warm() error {
+	_, free, err := p.take(ctx, ttl)
+	if err != nil {
+		return err
+	}
+	return free(ctx)
+}
+
 func replyToAcquireLost(p patient) string {
+	if err := p.warm(); err != nil {
+		return err.Error()
+	}
 	p.proxy.LoseReply(aboutTheLock, 1)
 	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -278,6 +290,9 @@ func unlockOnEndedContext(p patient) string {
 }
 
 func replyToReleaseLost(p patient) string {
+	if err := p.warm(); err != nil {
+		return err.Error()
+	}
 	_, free, err := p.take(ctx, ttl)
 	if err != nil {
 		return err.Error()

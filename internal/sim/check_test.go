@@ -221,3 +221,22 @@ func TestLateVote(t *testing.T) {
 	h.Events[1].Text = "extend"
 	require.Equal(t, Revived, CheckLeases(h).Verdict)
 }
+
+// On one node "taken" beside one's own key is the end of the story. On several the clean-up may be on its way: an exploration
+// looks at what it leaves.
+func TestRefusedBesideOnesOwnKeys(t *testing.T) {
+	refused := func(nodes ...string) *History {
+		h := &History{Nodes: nodes}
+		for _, n := range nodes {
+			h.Events = append(h.Events, Event{Kind: Command, Client: "A", Node: n, Key: "k", Text: "acquire", After: "A", TTL: ttl})
+		}
+		h.Events = append(h.Events, Event{Kind: Return, Client: "A", Key: "k", Text: Taken, Outcome: Failed})
+		return h
+	}
+	require.Equal(t, Stuck, CheckLeases(refused("N1")).Verdict)
+	require.Equal(t, Holds, CheckLeases(refused("N1", "N2", "N3")).Verdict)
+	require.Equal(t, Stuck, Check(refused("N1", "N2", "N3")).Verdict, "a story is over when it is told")
+	left := refused("N1", "N2", "N3")
+	left.Events = append(left.Events, Event{Kind: Return, Client: "Z", Key: "k", Text: NoOneElse, Outcome: Failed})
+	require.Equal(t, Stuck, CheckLeases(left).Verdict)
+}
