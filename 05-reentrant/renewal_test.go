@@ -350,7 +350,8 @@ func TestPanicInDoEndsTheRenewal(t *testing.T) {
 	require.Empty(t, slices.Concat(times(h, "extend", "1"), times(h, "extend", "0")))
 }
 
-// Twenty goroutines unlock and extend one handle. One Unlock succeeds, and nothing is sent after it.
+// Twenty goroutines unlock and extend one handle. One Unlock succeeds, nothing is renewed later, and an Extend that was
+// on its way when it came changes nothing.
 func TestConcurrentUnlockAndExtend(t *testing.T) {
 	h := stage(t, func(s *scene) {
 		var all sync.WaitGroup
@@ -372,7 +373,9 @@ func TestConcurrentUnlockAndExtend(t *testing.T) {
 		s.At(time.Minute)
 	})
 	require.Len(t, times(h, "release", "1"), 1)
-	require.Empty(t, times(h, "extend", "0"), "an Extend was sent after the release")
+	for _, at := range slices.Concat(times(h, "extend", "1"), times(h, "extend", "0")) {
+		require.Zero(t, at, "the renewal went on")
+	}
 }
 
 // R4: a loss that is known stays a loss, although the Unlock is sent twice and finds nothing the second time either.
