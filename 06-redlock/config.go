@@ -81,7 +81,11 @@ func (c Config) Open() (l *Locker, close func() error, err error) {
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
 			return nil, nil, errors.Join(fmt.Errorf("lock config: node %d: %q is not host:port", i+1, addr), close())
 		}
-		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: addr, Username: c.Username, Password: password}))
+		nodes = append(nodes, redis.NewClient(&redis.Options{
+			Addr: addr, Username: c.Username, Password: password,
+			DialTimeout: time.Second, ReadTimeout: time.Second, ContextTimeoutEnabled: true,
+			DialerRetries: 1, // a node that refuses says so at once: by default go-redis dials again for half a second
+		}))
 	}
 	if l, err = New(nodes, opts...); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("lock config: %w", err), close())

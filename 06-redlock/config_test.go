@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -39,6 +40,25 @@ func TestConfigRefuses(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
+}
+
+// A server that is down is named with its reason, and nobody waits for its timeout.
+func TestConfiguredNodesRefuseAtOnce(t *testing.T) {
+	servers, stop := embedded(3)
+	config, err := redlock.ReadConfig(strings.NewReader(`{` + threeNodes + `, "request_timeout": "1m"}`))
+	require.NoError(t, err)
+	for i, server := range servers {
+		config.Nodes[i] = server.Addr()
+	}
+	stop()
+	locks, closeAll, err := config.Open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, closeAll()) }()
+	patient, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = locks.TryLock(patient, "order:1", time.Hour)
+	require.ErrorContains(t, err, "connection refused")
+	require.NoError(t, patient.Err())
 }
 
 // What a file leaves out has its default: the Locker works.

@@ -147,6 +147,35 @@ func TestMajority(t *testing.T) {
 	}
 }
 
+// Whether a node refuses connections is known at once. go-redis dials five times all the same, and meanwhile the node counts as
+// one that hangs, unless it is told to dial once.
+func TestRefusedConnectionIsTold(t *testing.T) {
+	for dials, c := range map[int]struct {
+		says  string
+		after time.Duration
+	}{0: {"no answer within 50ms", 50 * time.Millisecond}, 1: {"dial sim: connection refused", 0}} {
+		t.Run(c.says, func(t *testing.T) {
+			stage(t, 3, func(s *scene) {
+				var nodes []redis.UniversalClient
+				for _, n := range s.nodes {
+					a := s.Client("A", n, func(o *redis.Options) { o.DialerRetries = dials })
+					nodes = append(nodes, a.Redis())
+				}
+				l, err := redlock.New(nodes)
+				require.NoError(t, err)
+				s.nodes[1].Crash()
+				s.nodes[2].Crash()
+				_, err = l.TryLock(ctx, "order:1", lease)
+				require.ErrorContains(t, err, "node 2: "+c.says)
+				require.ErrorContains(t, err, "node 3: "+c.says)
+				require.WithinRange(t, time.Now(), s.start.Add(c.after), s.start.Add(c.after+instant))
+				s.At(time.Minute)
+				s.free(t)
+			})
+		})
+	}
+}
+
 // Q2: no node may vote twice, however its address is spelt.
 func TestNodesAreRefused(t *testing.T) {
 	node := func(addr string) redis.UniversalClient {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing/synctest"
 	"time"
 
@@ -55,7 +56,11 @@ func (c *Client) Connect(n *Node, opts ...func(*redis.Options)) redis.UniversalC
 		Addr:            fmt.Sprintf("127.0.0.1:%d", 6379+n.index), // never dialled; a name would be looked up outside the bubble
 		MinRetryBackoff: 100 * time.Millisecond,
 		MaxRetryBackoff: 100 * time.Millisecond,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c.pass()
+			if ctx.Err() != nil {
+				return nil, ctx.Err() // it stood still for too long to dial
+			}
 			return c.dial(n)
 		},
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -251,7 +256,8 @@ func (c *Client) crash() {
 }
 
 // Freeze stops the client wherever it is, as SIGSTOP, a long garbage collection or a suspended machine do. The
-// world can't stop its timers: they fire late in a real process, on time here.
+// world can't stop its timers: they fire late in a real process, on time here. What they send meanwhile leaves
+// at the thaw, unless its dial or write timeout has passed by then.
 func (c *Client) Freeze() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -333,10 +339,13 @@ func (c *Client) fires(act action, words []string) *rule {
 }
 
 // send carries a request from the client to its node, through all that the story has put in its way. It runs on
-// the client's goroutine, inside go-redis' write.
-func (c *Client) send(r *request) {
+// the client's goroutine, inside go-redis' write. What it returns is that write's error.
+func (c *Client) send(r *request) error {
 	if !wire.Setup(r.words) {
 		c.pass()
+		if r.conn.overdue() {
+			return os.ErrDeadlineExceeded // it stood still for too long to write this
+		}
 		c.haltOn(stopBefore, crashBefore, "before", r)
 		c.pass()
 		c.w.stopAtGate(r)
@@ -348,6 +357,7 @@ func (c *Client) send(r *request) {
 		c.haltOn(stopAfter, crashAfter, "after", r)
 	}
 	c.pass()
+	return nil
 }
 
 func (c *Client) haltOn(stop, crash action, where string, r *request) {

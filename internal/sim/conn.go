@@ -28,6 +28,7 @@ type conn struct {
 	err      error         // the connection is broken
 	changed  chan struct{} // has a token when a Read should look again
 	deadline time.Time     // of Read
+	writeBy  time.Time     // of Write
 }
 
 func newConn(c *Client, n *Node) *conn {
@@ -49,7 +50,9 @@ func (cn *conn) Write(b []byte) (int, error) {
 		}
 		cn.unread = cn.unread[len(raw):]
 		if len(words) > 0 {
-			cn.client.send(&request{client: cn.client, conn: cn, words: words})
+			if err := cn.client.send(&request{client: cn.client, conn: cn, words: words}); err != nil {
+				return 0, err
+			}
 		}
 	}
 	w := cn.client.w
@@ -136,10 +139,29 @@ func (cn *conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (cn *conn) SetDeadline(t time.Time) error    { return cn.SetReadDeadline(t) }
-func (cn *conn) SetWriteDeadline(time.Time) error { return nil } // a Write of this size never blocks on a network
-func (cn *conn) LocalAddr() net.Addr              { return addr(cn.client.name) }
-func (cn *conn) RemoteAddr() net.Addr             { return addr(cn.node.name) }
+// SetWriteDeadline matters to a frozen client only: a Write of this size never blocks on a network.
+func (cn *conn) SetWriteDeadline(t time.Time) error {
+	w := cn.client.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	cn.writeBy = t
+	return nil
+}
+
+// overdue reports whether it is too late for a Write.
+func (cn *conn) overdue() bool {
+	w := cn.client.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !cn.writeBy.IsZero() && !time.Now().Before(cn.writeBy)
+}
+
+func (cn *conn) SetDeadline(t time.Time) error {
+	return errors.Join(cn.SetReadDeadline(t), cn.SetWriteDeadline(t))
+}
+
+func (cn *conn) LocalAddr() net.Addr  { return addr(cn.client.name) }
+func (cn *conn) RemoteAddr() net.Addr { return addr(cn.node.name) }
 
 type addr string
 

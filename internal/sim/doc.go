@@ -81,7 +81,8 @@
 //   - Requests on one connection stay in order, and each is executed once, unless go-redis sends it again.
 //   - A request needs no time. Latency is a fault: [Client.DeliverLate], [Node.Hang].
 //   - A frozen client's code stands still when it next sends, reads or is told something. Its timers fire on time,
-//     and code between two commands runs on.
+//     and code between two commands runs on. What it then wants to send leaves at the thaw, or not at all if go-redis'
+//     timeout has passed.
 //   - go-redis notices that an idle connection is broken when it next uses it, and then sends again, as it does
 //     after any lost reply. [Client] makes that pause 100 ms; other random pauses are the story's own business.
 //   - A fault rule matches a client's requests to all its nodes.

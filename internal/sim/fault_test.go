@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -223,6 +224,28 @@ func TestFreezeThaw(t *testing.T) {
 	require.Equal(t, []string{
 		"0s ARedis: SET NX PX 30000 OK", "1s A: freezes", "9s A: thaws", "9s ARedis: GET A's token", "9s A:",
 	}, texts(h, Fault, Command, Leave))
+}
+
+// What the timers of a frozen client send leaves at the thaw, as long as go-redis would still write it.
+func TestFrozenRequestLeavesAtTheThaw(t *testing.T) {
+	for thaw, arrives := range map[time.Duration]bool{3 * s: true, 9 * s: false} {
+		h := Run(t, func(w *World) {
+			n := w.Node("Redis")
+			a := w.Client("A", n, func(o *redis.Options) { o.WriteTimeout, o.MaxRetries = 5*s, -1 })
+			take(a, "k", 1) // connect
+			a.Then(func() {
+				time.Sleep(2 * s)
+				_, err := a.Redis().Get(ctx, "k").Result()
+				require.Equal(t, arrives, err == nil)
+			})
+			w.At(s)
+			a.Freeze()
+			w.At(thaw)
+			a.Thaw()
+			w.At(time.Minute)
+		})
+		require.Equal(t, arrives, slices.Contains(texts(h, Command), "3s ARedis: GET A's token"))
+	}
 }
 
 // A client that freezes while a reply is on its way reads it when it is thawed.
