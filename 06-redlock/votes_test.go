@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlock "example.com/redislock/06-redlock"
+	"example.com/redislock/internal/sim"
 	"example.com/redislock/internal/wire"
 )
 
@@ -170,30 +172,38 @@ func TestSlowCleanUpIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// Lock waits for nodes that are too slow to answer, as it waits for a holder: TryLock would have given up.
+// Lock waits for nodes that are too slow to answer, as it waits for a holder: TryLock would have given up. It makes no difference
+// whether go-redis gives up too.
 func TestLockWaitsForSlowNodes(t *testing.T) {
-	stage(t, 3, func(s *scene) {
-		p := s.process(t, "A")
-		s.nodes[0].Hang()
-		s.nodes[1].Hang()
-		var k *redlock.Lock
-		call := background(func() (err error) {
-			k, err = p.Lock(ctx, "order:1", lease)
-			return err
+	for _, enabled := range []bool{false, true} {
+		stage(t, 3, func(s *scene) {
+			var nodes []redis.UniversalClient
+			for _, n := range s.nodes {
+				nodes = append(nodes, s.Client("A", n, func(o *redis.Options) { o.ContextTimeoutEnabled = enabled }).Redis())
+			}
+			p, err := redlock.New(nodes)
+			require.NoError(t, err)
+			s.nodes[0].Hang()
+			s.nodes[1].Hang()
+			var k *redlock.Lock
+			call := background(func() (err error) {
+				k, err = p.Lock(ctx, "order:1", lease)
+				return err
+			})
+			s.At(5 * time.Second)
+			_, done := call()
+			require.False(t, done)
+			s.nodes[0].Resume()
+			s.At(7 * time.Second)
+			err, done = call()
+			require.True(t, done)
+			require.NoError(t, err)
+			require.NoError(t, k.Unlock(ctx))
+			s.nodes[1].Resume()
+			s.At(10 * time.Second)
+			s.free(t)
 		})
-		s.At(5 * time.Second)
-		_, done := call()
-		require.False(t, done)
-		s.nodes[0].Resume()
-		s.At(7 * time.Second)
-		err, done := call()
-		require.True(t, done)
-		require.NoError(t, err)
-		require.NoError(t, k.Unlock(ctx))
-		s.nodes[1].Resume()
-		s.At(10 * time.Second)
-		s.free(t)
-	})
+	}
 }
 
 // Of four nodes one may lose the key. Two that have lost it leave no majority, and the holder is told.
@@ -212,6 +222,215 @@ func TestHalfIsNoMajority(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrExpired)
+			_ = k.Unlock(ctx)
+		})
+	}
+}
+
+// "Taken" is said only if those who have not answered could not have made a majority. Otherwise nobody knows.
+func TestTakenOrUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		hang  int
+		taken bool
+	}{"the others may have said yes": {2, false}, "one yes is there, and one more would not do": {1, true}} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 3, func(s *scene) {
+				s.nodes[0].Set(at, "a stranger's", lease)
+				for _, n := range s.nodes[1:][:c.hang] {
+					n.Hang()
+				}
+				_, err := s.process(t, "A").TryLock(ctx, "order:1", lease)
+				require.Error(t, err)
+				require.Equal(t, c.taken, errors.Is(err, redlock.ErrNotAcquired), err)
+			})
+		})
+	}
+}
+
+// A waiter needs two of three nodes, so it comes when the second one is free, and not for the first.
+func TestWaiterDoesNotComeForAMinority(t *testing.T) {
+	for range 30 { // the pauses are random
+		h := stage(t, 3, func(s *scene) {
+			for i, n := range s.nodes {
+				n.Set(at, "a stranger's", time.Duration(10*i+10)*time.Second)
+			}
+			k, err := s.process(t, "A", redlock.WithBackoff(time.Minute, time.Minute)).Lock(ctx, "order:1", lease)
+			require.NoError(t, err)
+			require.NoError(t, k.Unlock(ctx))
+		})
+		require.GreaterOrEqual(t, asked(h, "N1")[1], 20*time.Second)
+	}
+}
+
+// Of two nodes nobody knows how long they will be taken. Then the first one's time says nothing, and a waiter pauses as it was told.
+func TestWaiterWhoKnowsTooLittlePauses(t *testing.T) {
+	for range 10 { // the pauses are random
+		h := stage(t, 3, func(s *scene) {
+			s.nodes[0].Set(at, "a stranger's", 10*time.Second)
+			s.nodes[1].Set(at, "a stranger's", 0)
+			s.nodes[2].Set(at, "a stranger's", 0)
+			limit, cancel := context.WithTimeout(ctx, 2*time.Minute)
+			defer cancel()
+			_, err := s.process(t, "A", redlock.WithBackoff(time.Minute, time.Minute)).Lock(limit, "order:1", lease)
+			require.ErrorIs(t, err, redlock.ErrNotAcquired)
+		})
+		require.GreaterOrEqual(t, asked(h, "N1")[1], 30*time.Second)
+	}
+}
+
+// asked lists when a node was asked for the lock.
+func asked(h *sim.History, node string) (all []time.Duration) {
+	for _, e := range h.Events {
+		if e.Kind == sim.Command && e.Node == node && e.Text == "acquire" {
+			all = append(all, e.At)
+		}
+	}
+	return all
+}
+
+// A lease that has ended does not begin again, although renewals that were on their way succeed at a majority.
+func TestEndedLeaseStaysEnded(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		k := s.lock(t, s.process(t, "A"))
+		s.At(5 * time.Second)
+		for _, n := range s.nodes {
+			n.Hang()
+		}
+		s.At(end(0, lease) + 10*time.Millisecond) // the keys are still there
+		require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrLockLost)
+		for _, n := range s.nodes {
+			n.Resume()
+		}
+		settle()
+		require.Greater(t, s.nodes[0].TTL(at), time.Second, "no renewal was on its way")
+		require.LessOrEqual(t, s.until(k), end(0, lease))
+	})
+}
+
+// Extend finds that a majority has lost the key. That is a loss, and not an error that may be tried again.
+func TestExtendOfALostMajority(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		k := s.lock(t, s.process(t, "A"))
+		s.At(time.Second)
+		s.nodes[0].Delete(at)
+		s.nodes[1].Delete(at)
+		require.ErrorIs(t, k.Extend(ctx, lease), redlock.ErrNotHeld)
+		require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrExpired)
+	})
+}
+
+// One node says in time that the key is gone, and the second one late. The holder is told then, and told why.
+func TestLateNewsOfALoss(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		k := s.lock(t, s.process(t, "A"))
+		s.At(5 * time.Second)
+		s.nodes[0].Delete(at)
+		s.nodes[1].Delete(at)
+		s.nodes[1].Hang()
+		s.At(10*time.Second + 100*time.Millisecond)
+		require.NoError(t, k.Context().Err())
+		s.nodes[1].Resume()
+		settle()
+		require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrExpired)
+	})
+}
+
+// A node that answers a renewal after it was decided has been renewed, and its vote counts for as long as the others'. What is
+// sent again because a connection broke is sent after the decision too.
+func TestLateVoteCounts(t *testing.T) {
+	for name, late := range map[string]func(s *scene, link *sim.Client){
+		"late": func(s *scene, _ *sim.Client) {
+			s.nodes[2].Hang()
+			s.At(10*time.Second + 20*time.Millisecond) // N1 and N2 have decided
+			s.nodes[2].Resume()
+		},
+		"sent again": func(_ *scene, link *sim.Client) { link.LoseRequest(wire.Extends, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 3, func(s *scene) {
+				p := s.process(t, "A")
+				k := s.lock(t, p)
+				s.At(9 * time.Second)
+				late(s, p.links[2])
+				s.At(15 * time.Second)
+				s.nodes[0].Delete(at)
+				s.At(19 * time.Second)
+				s.nodes[1].Hang()
+				s.nodes[2].Hang()
+				s.At(21 * time.Second)
+				require.InDelta(t, end(10*time.Second, lease), s.until(k), float64(instant))
+			})
+		})
+	}
+}
+
+// A shorter lease that may still arrive has to be renewed as often as the shorter one.
+func TestRenewalsFollowTheLeaseThatCounts(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		p := s.process(t, "A")
+		k := s.lock(t, p)
+		s.At(time.Second)
+		p.links[0].DeliverLate(wire.Extends)
+		p.links[1].DeliverLate(wire.Extends)
+		require.Error(t, k.Extend(ctx, 6*time.Second))
+		s.At(6500 * time.Millisecond) // go-redis has given up
+		require.NoError(t, k.Extend(ctx, lease))
+		s.At(time.Minute)
+		require.NoError(t, k.Context().Err())
+	})
+}
+
+// The first copy of a request may still be on its way when the second is refused. So such a node is asked to take it back too.
+func TestResentAttemptIsTakenBack(t *testing.T) {
+	h := stage(t, 3, func(s *scene) {
+		p := s.process(t, "A")
+		s.nodes[0].Set(at, "a stranger's", lease)
+		s.nodes[1].Set(at, "a stranger's", lease)
+		p.links[0].LoseRequest(wire.Acquires, 1)
+		_, err := p.TryLock(ctx, "order:1", lease)
+		require.ErrorIs(t, err, redlock.ErrNotAcquired)
+		s.At(time.Second)
+	})
+	var released []string
+	for _, e := range h.Events {
+		if e.Kind == sim.Command && e.Text == "release" {
+			released = append(released, e.Node)
+		}
+	}
+	require.ElementsMatch(t, []string{"N1", "N3"}, released)
+}
+
+// The time for a request is a twentieth of a short ttl, but no less than 5 ms: networks are no faster for it.
+func TestShortLeaseHasTimeForARoundTrip(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		p := s.process(t, "A")
+		for _, n := range s.nodes {
+			n.Hang()
+		}
+		call := background(func() error {
+			k, err := p.TryLock(ctx, "order:1", 60*time.Millisecond)
+			if err == nil {
+				err = k.Unlock(ctx)
+			}
+			return err
+		})
+		s.At(4 * time.Millisecond)
+		for _, n := range s.nodes {
+			n.Resume()
+		}
+		err, done := call()
+		require.True(t, done)
+		require.NoError(t, err)
+	})
+}
+
+// A renewal, its timeout and the margin have to fit into a ttl.
+func TestRenewalHasToFit(t *testing.T) {
+	for timeout, fits := range map[time.Duration]bool{9 * time.Second: true, 9900 * time.Millisecond: false, 11 * time.Second: false} {
+		stage(t, 3, func(s *scene) {
+			p := s.process(t, "A", redlock.WithRenewEvery(20*time.Second), redlock.WithRequestTimeout(timeout))
+			k, err := p.TryLock(ctx, "order:1", lease)
+			require.Equal(t, fits, err == nil, err)
 			_ = k.Unlock(ctx)
 		})
 	}
