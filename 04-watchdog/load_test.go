@@ -20,6 +20,13 @@ import (
 	"example.com/redislock/internal/redistest"
 )
 
+var ctx = context.Background()
+
+const (
+	lease = 30 * time.Second
+	at    = "lock:order:1"
+)
+
 // noise is what a busy test machine gets on top of a promise. A call is back 100 ms after its deadline or a cancel.
 const noise = 150 * time.Millisecond
 

@@ -12,17 +12,20 @@ import (
 	"strings"
 )
 
-// A test says in the first words of its comment which kinds of fault it is about: "Q1: the lease counts from …". The contract's
-// promises say it in their names: "A1_reply_lost_is_not_taken". docs/faults.md lists the kinds.
+// A test says in the first words of its comment which kinds of fault it is about: "Q1: the lease counts from …". The promises that
+// several chapters share say it in their names: "A1_reply_lost_is_not_taken". docs/faults.md lists the kinds.
 var (
 	faultsOfTest  = regexp.MustCompile(`^[A-Z]\d+(, [A-Z]\d+)*: `)
-	faultOfPledge = regexp.MustCompile(`^([A-Z]\d+)_(\w|')+$`)
+	faultOfPledge = regexp.MustCompile(`^((?:[A-Z]\d+_)+)([\w']+)$`)
 	faultOnPage   = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|`)
 )
 
+// shared are the tests of several chapters, and where their promises stand.
+var shared = []struct{ test, folder string }{{"TestContract", "internal/contract/"}, {"TestRenewal", "internal/renewal/"}}
+
 // proofs is what the tests say of one kind of fault.
 type proofs struct {
-	pledges []string            // of the contract
+	pledges map[string][]string // of a shared test
 	tests   []string            // names, in the order of the folders
 	places  map[string][]string // test → links
 }
@@ -51,8 +54,12 @@ func (m *maker) faults(p page, args []string) (string, error) {
 			continue // the row says why
 		}
 		fmt.Fprintf(&out, "- **%s**:", fault)
-		if len(proof.pledges) > 0 {
-			fmt.Fprintf(&out, " in `TestContract`: %s.", strings.Join(proof.pledges, ", "))
+		in := "in"
+		for _, s := range shared {
+			if pledges := proof.pledges[s.test]; len(pledges) > 0 {
+				fmt.Fprintf(&out, " %s `%s`: %s.", in, s.test, strings.Join(pledges, ", "))
+				in = "In"
+			}
 		}
 		for _, test := range proof.tests {
 			fmt.Fprintf(&out, " `%s` %s.", test, strings.Join(proof.places[test], " "))
@@ -86,16 +93,18 @@ func (b *book) proofs(up string) (map[string]proofs, error) {
 				}
 			case *ast.BasicLit:
 				text, err := strconv.Unquote(n.Value)
-				if err != nil || !strings.HasPrefix(name, "internal/contract/") || strings.HasSuffix(name, "_test.go") {
+				parts := faultOfPledge.FindStringSubmatch(text)
+				if err != nil || parts == nil || strings.HasSuffix(name, "_test.go") {
 					break
 				}
-				if parts := faultOfPledge.FindStringSubmatch(text); parts != nil {
-					p := all[parts[1]]
-					words := strings.ReplaceAll(strings.TrimPrefix(text, parts[1]+"_"), "_", " ")
-					if !slices.Contains(p.pledges, words) {
-						p.pledges = append(p.pledges, words)
+				for _, s := range shared {
+					if strings.HasPrefix(name, s.folder) {
+						for fault := range strings.SplitSeq(strings.TrimSuffix(parts[1], "_"), "_") {
+							p := all[fault]
+							p.pledge(s.test, strings.ReplaceAll(parts[2], "_", " "))
+							all[fault] = p
+						}
 					}
-					all[parts[1]] = p
 				}
 			}
 			return true
@@ -103,6 +112,15 @@ func (b *book) proofs(up string) (map[string]proofs, error) {
 		return nil
 	})
 	return all, err
+}
+
+func (p *proofs) pledge(test, words string) {
+	if p.pledges == nil {
+		p.pledges = map[string][]string{}
+	}
+	if !slices.Contains(p.pledges[test], words) {
+		p.pledges[test] = append(p.pledges[test], words)
+	}
 }
 
 func (p *proofs) add(test, link string) {

@@ -1,4 +1,4 @@
-package reentrant_test
+package renewal
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	reentrant "example.com/redislock/05-reentrant"
 )
 
 // lastMoment is a Redis that says yes to everything, and grants a lock as late as it can: answer after answer it finds the
 // moment when the lease ends.
-type lastMoment struct{ wait atomic.Int64 }
+type lastMoment struct {
+	granted func(token any) any
+	wait    atomic.Int64
+}
 
 func (m *lastMoment) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -29,7 +30,7 @@ func (m *lastMoment) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		answer, asked := any(int64(1)), time.Now()
 		if strings.HasPrefix(cmd.Args()[1].(string), "-- acquire") {
-			answer = []any{int64(1), cmd.Args()[4]}                // depth and hold
+			answer = m.granted(cmd.Args()[3+cmd.Args()[2].(int)])
 			for time.Since(asked) < time.Duration(m.wait.Load()) { // a sleep would not be exact enough
 			}
 		}
@@ -38,9 +39,9 @@ func (m *lastMoment) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// W3: a grant that comes at the last moment is refused, or its lease ends at once. The timer that ends it may fire while
+// A grant that comes at the last moment is refused, or its lease ends at once. The timer that ends it may fire while
 // the lease is still being made. That takes luck, and a real clock: a bubble's stands still meanwhile.
-func TestGrantAtTheLastMoment(t *testing.T) {
+func grantAtTheLastMoment(t *testing.T, ch chapter) {
 	attempts := 200
 	if os.Getenv("REDISLOCK_LONG") != "" {
 		attempts = 10_000
@@ -49,11 +50,11 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			m := &lastMoment{}
+			m := &lastMoment{granted: ch.granted}
 			m.wait.Store(int64(900 * time.Microsecond))
 			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never dialled
 			rdb.AddHook(m)
-			locker := reentrant.New(rdb, reentrant.WithRenewEvery(5*time.Microsecond), reentrant.WithRequestTimeout(960*time.Microsecond))
+			locker := ch.New(rdb, Options{RenewEvery: 5 * time.Microsecond, RequestTimeout: 960 * time.Microsecond})
 			for range attempts / 4 {
 				k, err := locker.TryLock(ctx, "order:1", ttl)
 				if err != nil {
