@@ -85,4 +85,3 @@ func lost(t *testing.T, k *reentrant.Lock, why error) {
 		require.ErrorIs(t, context.Cause(k.Context()), why)
 	}
 }
-
