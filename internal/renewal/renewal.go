@@ -40,12 +40,10 @@ const (
 // Run checks every promise for one chapter, such as "04".
 func Run(t *testing.T, number string) {
 	for _, p := range slices.Concat(renewing, deadlines, extending, unlocking) {
-		t.Run(p.name, func(t *testing.T) {
-			if p.majority != "" && number >= "06" {
-				t.Skip(p.majority)
-			}
-			p.keep(t, chapters[number])
-		})
+		if p.majority != "" && number >= "06" {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) { p.keep(t, chapters[number]) })
 	}
 }
 
