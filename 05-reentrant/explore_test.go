@@ -241,10 +241,10 @@ func TestEveryOrder(t *testing.T) {
 		{"a local counter", localCounter, 0, 100, map[sim.Verdict]string{sim.TwoValidLeases: "A.t.B.B.A"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.finds == nil && testing.Short() || strings.HasSuffix(tt.name, "long") && os.Getenv("REDISLOCK_LONG") == "" {
+			if strings.HasSuffix(tt.name, "long") && os.Getenv("REDISLOCK_LONG") == "" {
 				t.Skip("takes a minute; run it with REDISLOCK_LONG=1, as CI does")
 			}
-			r := sim.Explore(t, tt.lock.plan(tt.crashes, tt.most))
+			r := sim.Once(t, func() sim.Report { return sim.Explore(t, tt.lock.plan(tt.crashes, tt.most)) })
 			t.Logf("%d schedules of up to %d steps lead to %d states in %v", r.Schedules, r.Longest, r.States, r.Elapsed)
 			found := map[sim.Verdict]string{}
 			for _, c := range r.Shortest {
@@ -321,7 +321,7 @@ func TestEveryOrderOfTheLock(t *testing.T) {
 				}
 				return all
 			}
-			r := sim.Explore(t, p)
+			r := sim.Once(t, func() sim.Report { return sim.Explore(t, p) })
 			t.Logf("%d schedules of up to %d steps lead to %d states in %v", r.Schedules, r.Longest, r.States, r.Elapsed)
 			for _, c := range r.Shortest {
 				t.Errorf("%s: %s\n\n%s", c.Finding.Verdict, c.Schedule, sim.Timeline(c.History, c.Finding, false))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -20,9 +21,12 @@ import (
 // and replies are lost or late. Whoever believes in a lease has it: a majority of the nodes keeps the key until then. So no two
 // believe in one at a time, and in the end nothing is left.
 func TestLeaseInAnySchedule(t *testing.T) {
-	seeds := 150
-	if testing.Short() {
-		seeds = 10
+	seeds := 100
+	if sim.RaceDetector {
+		seeds = 5
+	}
+	if os.Getenv("REDISLOCK_LONG") != "" {
+		seeds = 500
 	}
 	acquired, extended := 0, 0
 	for seed := range seeds {

@@ -12,6 +12,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"example.com/redislock/internal/sim"
 )
 
 // The two rounds without anything around them, so that a computer can try some hundred thousand orders in a second: no
@@ -215,9 +217,15 @@ func (s *search) vouch(t *try, node int) (wrong bool) {
 	return false
 }
 
-// find runs schedules until one has gone wrong, and then as many again for a shorter one. It returns how many went right
-// before, how many acquisitions were complete in these, and the steps of the shortest that went wrong.
-func find(r rules, most int) (right, complete int, steps []string) {
+// outcome is what a search has found.
+type outcome struct {
+	right    int      // schedules that went right, before one did not
+	complete int      // acquisitions in them that were complete
+	wrong    []string // the steps of the shortest schedule that went wrong
+}
+
+// find runs schedules until one has gone wrong, and then as many again for a shorter one.
+func find(r rules, most int) (x outcome) {
 	for i := range most {
 		run := func(told bool) (*search, bool) {
 			s := &search{rules: r, random: rand.New(rand.NewPCG(uint64(i), 7)), told: told}
@@ -225,32 +233,29 @@ func find(r rules, most int) (right, complete int, steps []string) {
 		}
 		s, wrong := run(false)
 		switch {
-		case wrong && (steps == nil || s.step < 2*len(steps)): // most steps are told
-			if s, _ = run(true); steps == nil || len(s.steps) < len(steps) {
-				steps = s.steps
+		case wrong && (x.wrong == nil || s.step < 2*len(x.wrong)): // most steps are told
+			if s, _ = run(true); x.wrong == nil || len(s.steps) < len(x.wrong) {
+				x.wrong = s.steps
 			}
-		case steps == nil:
-			right, complete = right+1, complete+len(s.complete)
-		case i > 2*right+10_000:
-			return right, complete, steps
+		case x.wrong == nil:
+			x.right, x.complete = x.right+1, x.complete+len(s.complete)
+		case i > 2*x.right+10_000:
+			return x
 		}
 	}
-	return right, complete, steps
+	return x
 }
 
 // No order of the two rounds gives a token twice, or a later acquisition a smaller one.
 func TestTokensInAnyOrder(t *testing.T) {
 	most := 300_000 // what is wrong with any near miss takes fewer, see below
-	if testing.Short() {
-		most = 100_000
-	}
 	if os.Getenv("REDISLOCK_LONG") != "" {
 		most = 10_000_000
 	}
-	right, complete, wrong := find(rules{quorum: 3}, most)
-	require.Empty(t, wrong, strings.Join(wrong, "\n"))
-	t.Logf("%d acquisitions in %d schedules", complete, right)
-	require.Greater(t, complete, right/3, "too little has happened to prove anything")
+	x := sim.Once(t, func() outcome { return find(rules{quorum: 3}, most) })
+	require.Empty(t, x.wrong, strings.Join(x.wrong, "\n"))
+	t.Logf("%d acquisitions in %d schedules", x.complete, x.right)
+	require.Greater(t, x.complete, x.right/3, "too little has happened to prove anything")
 }
 
 // The same search finds what is wrong with each near miss.
@@ -266,9 +271,9 @@ func TestNearMissesAreFound(t *testing.T) {
 		"a quorum one short":                    {quorum: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			right, _, wrong := find(r, 5_000_000)
-			require.NotEmpty(t, wrong, "not found in %d schedules", right)
-			t.Logf("after %d schedules that went right:\n%s", right, strings.Join(wrong, "\n"))
+			x := sim.Once(t, func() outcome { return find(r, 5_000_000) })
+			require.NotEmpty(t, x.wrong, "not found in %d schedules", x.right)
+			t.Logf("after %d schedules that went right:\n%s", x.right, strings.Join(x.wrong, "\n"))
 		})
 	}
 }
@@ -279,7 +284,7 @@ func TestModelAnswersAsTheScriptsDo(t *testing.T) {
 	defer rdb.Close()
 	ctx, keys := context.Background(), []string{redisKey("order:1"), countKey("order:1")}
 	random, node := rand.New(rand.NewPCG(7, 7)), model{}
-	for range 3000 {
+	for range 1000 {
 		me, token := 1+random.IntN(3), max(1, node.count+random.IntN(4)-2)
 		switch random.IntN(5) {
 		case 0, 1:

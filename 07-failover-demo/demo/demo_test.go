@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"example.com/redislock/internal/redistest"
+	"example.com/redislock/internal/sim"
 )
 
 // The test binary is its own workers, as the demo is.
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 		exit(work(spec))
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // the acts wait, mostly
+	_ = flag.Set("test.parallel", "6") // the acts wait, mostly
 	os.Exit(m.Run())
 }
 
@@ -35,6 +36,9 @@ func scenes(t *testing.T, name string, numbers ...string) {
 	t.Parallel()
 	a, ok := findAct(name)
 	require.True(t, ok)
+	if sim.RaceDetector {
+		numbers = numbers[len(numbers)-1:] // what plays is the same program
+	}
 	for _, number := range numbers {
 		l, ok := findLock(number)
 		require.True(t, ok)
@@ -54,8 +58,8 @@ func needsRedis(t *testing.T) {
 }
 
 // A primary that dies before its replica has the key lets two workers in, and the shop oversells. When it is one node
-// of five, nobody gets in.
-func TestFailover(t *testing.T) { scenes(t, "2", "03", "04", "06", "07") }
+// of five, nobody gets in. (With 04: TestMetricsTellTheActsApart.)
+func TestFailover(t *testing.T) { scenes(t, "2", "03", "06", "07") }
 
 // Servers that come back with their data let nobody in twice.
 func TestRestarts(t *testing.T) { scenes(t, "3", "03", "07") }
@@ -63,8 +67,9 @@ func TestRestarts(t *testing.T) { scenes(t, "3", "03", "07") }
 // A worker that stops between its last look at the lease and its write, writes late. With a token it is refused.
 func TestFrozenWorker(t *testing.T) { scenes(t, "4", "06", "07") }
 
-// While Redis hangs the lease runs out. Lock 03 doesn't tell its holder, lock 04 does, and lock 07 has four nodes left.
-func TestHungRedis(t *testing.T) { scenes(t, "5", "03", "04", "07") }
+// While Redis hangs the lease runs out. Lock 03 doesn't tell its holder, lock 07 has four nodes left, and lock 04 does tell:
+// TestMetricsTellTheActsApart.
+func TestHungRedis(t *testing.T) { scenes(t, "5", "03", "07") }
 
 // Ten mutexes in ten processes oversell, so the sale has contention; a lock in Redis ends that. It needs no server.
 func TestSteadyOnEmbeddedNodes(t *testing.T) {

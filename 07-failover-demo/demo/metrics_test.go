@@ -9,41 +9,49 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
+
+	"example.com/redislock/internal/sim"
 )
 
 // What Prometheus scrapes agrees with what the workers have told of their sale, one event after the other.
 func TestMetricsAgreeWithTheEvents(t *testing.T) {
 	t.Parallel()
 	a, _ := findAct("1")
-	for _, number := range []string{"00", "01", "04", "07"} {
+	numbers := []string{"00", "04", "07"}
+	if sim.RaceDetector {
+		numbers = numbers[:2] // five embedded nodes take half a minute
+	}
+	for _, number := range numbers {
 		l, _ := findLock(number)
-		o := options{cast: small, embedded: true, board: &board{}}
-		var told history
-		o.watch = func(h history) { told = h }
-		x := run(t.Context(), a, l, o, silent())
-		require.Empty(t, x.Error)
-		url, stop, err := o.board.serve(":0")
-		require.NoError(t, err)
-		numbers := scrape(t, url)
-		require.NoError(t, stop())
+		t.Run(l.name, func(t *testing.T) {
+			o := options{cast: small, embedded: true, board: &board{}}
+			var told history
+			o.watch = func(h history) { told = h }
+			x := run(t.Context(), a, l, o, silent())
+			require.Empty(t, x.Error)
+			url, stop, err := o.board.serve(":0")
+			require.NoError(t, err)
+			numbers := scrape(t, url)
+			require.NoError(t, stop())
 
-		entered := float64(told.all(entered))
-		require.GreaterOrEqual(t, entered, float64(items))
-		sum := func(name, label, value string) float64 { return add(numbers["redislock_"+name], label, value) }
-		require.Equal(t, entered, sum("attempts_total", "outcome", "acquired"), l.name)
-		require.Equal(t, entered, sum("unlocks_total", "outcome", "released"), l.name)
-		require.Equal(t, entered, add(numbers["redislock_hold_seconds"], "lock", l.name), l.name)
-		require.Zero(t, sum("held", "lock", l.name), l.name)
-		if l.nodes > 0 {
-			require.Positive(t, sum("attempts_total", "outcome", "taken"), "nobody met anybody")
-		}
-		if l.name == "04-watchdog" {
-			require.Equal(t, sum("attempts_total", "lock", l.name), sum("commands_total", "command", "acquire"))
-			require.Equal(t, entered, sum("commands_total", "command", "release"))
-		}
-		for i := range small.workers {
-			require.Positive(t, sum("attempts_total", "worker", string(rune('0'+i))), "worker %d", i)
-		}
+			entered := float64(told.all(entered))
+			require.GreaterOrEqual(t, entered, float64(items))
+			sum := func(name, label, value string) float64 { return add(numbers["redislock_"+name], label, value) }
+			require.Equal(t, entered, sum("attempts_total", "outcome", "acquired"), l.name)
+			require.Equal(t, entered, sum("unlocks_total", "outcome", "released"), l.name)
+			require.Equal(t, entered, add(numbers["redislock_hold_seconds"], "lock", l.name), l.name)
+			require.Zero(t, sum("held", "lock", l.name), l.name)
+			if l.nodes > 0 {
+				require.Positive(t, sum("attempts_total", "outcome", "taken"), "nobody met anybody")
+			}
+			if l.name == "04-watchdog" && sum("commands_total", "outcome", "no_answer") == 0 { // or some are sent again
+				require.Equal(t, sum("attempts_total", "lock", l.name), sum("commands_total", "command", "acquire"))
+				require.Equal(t, entered, sum("commands_total", "command", "release"))
+			}
+			for i := range small.workers {
+				require.Positive(t, sum("attempts_total", "worker", string(rune('0'+i))), "worker %d", i)
+			}
+		})
 	}
 }
 
@@ -65,6 +73,7 @@ func TestMetricsTellTheActsApart(t *testing.T) {
 			b := &board{}
 			x := run(t.Context(), a, l, options{cast: small, board: b}, silent())
 			require.Empty(t, x.Error)
+			require.True(t, x.AsSaid, "%+v", x.figures)
 			families, err := b.Gather()
 			require.NoError(t, err)
 			numbers := map[string]*dto.MetricFamily{}

@@ -18,6 +18,7 @@ import (
 
 	watchdog "example.com/redislock/04-watchdog"
 	monitor "example.com/redislock/07-failover-demo/monitor"
+	"example.com/redislock/internal/sim"
 )
 
 // promtool runs Prometheus' own checker. Without it the test is skipped, or fails if REDISLOCK_REQUIRE_PROMTOOL=1.
@@ -25,7 +26,7 @@ func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
 	switch {
-	case raceDetector:
+	case sim.RaceDetector:
 		t.Skip("promtool has nothing for the race detector to see")
 	case err == nil:
 	case os.Getenv("REDISLOCK_REQUIRE_PROMTOOL") == "1":

@@ -60,7 +60,7 @@ func richStory(t *testing.T) *History {
 // The same story gives the same timeline and the same JSON, byte for byte, however often it is told.
 func TestDeterminism(t *testing.T) {
 	times := 200
-	if raceDetector {
+	if RaceDetector {
 		times = 20
 	}
 	first := richStory(t)

@@ -36,7 +36,7 @@ func TestExploreFinds(t *testing.T) {
 		{name: "a reply is lost", lock: good, losses: 1, want: []Verdict{Stuck}, shortest: "A~.w.A"},
 	}
 	for _, tt := range tests {
-		if raceDetector && tt.crashes > 0 {
+		if RaceDetector && tt.crashes > 0 {
 			continue // the race detector keeps memory for every schedule
 		}
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestExploreFindsStuckInTheEnd(t *testing.T) {
 // A bug that needs more steps is found by a schedule of exactly so many more, and replaying it shows it again.
 func TestShortestCounterexample(t *testing.T) {
 	most := 3
-	if raceDetector {
+	if RaceDetector {
 		most = 1
 	}
 	for k := range most {
@@ -87,7 +87,7 @@ func TestShortestCounterexample(t *testing.T) {
 // Whatever the number of processors, and however often it runs, an exploration reports the same.
 func TestExploreIsDeterministic(t *testing.T) {
 	p := toyPlan("AB", getThenDel)
-	if !raceDetector {
+	if !RaceDetector {
 		p.Crashes = 1
 	}
 	for _, p := range []Plan{p, renewedPlan("AB", extendSet, true)} {
@@ -164,7 +164,7 @@ func TestMergingIsSound(t *testing.T) {
 		{"AB", toy{acquire: setWithTTL, release: keep}, 0, 1},
 		{"AB", toy{acquire: setWithTTL, release: keep}, 1, 0},
 	}
-	if raceDetector {
+	if RaceDetector {
 		tests = tests[1:2] // the cheapest
 	}
 	for _, tt := range tests {
@@ -251,7 +251,7 @@ func TestWhenItWasSentIsState(t *testing.T) {
 
 // Merging loses no verdict when clients renew.
 func TestMergingIsSoundWithRenewals(t *testing.T) {
-	if raceDetector {
+	if RaceDetector {
 		t.Skip("too slow under the race detector")
 	}
 	for _, script := range []string{extendAny, extendSet} {
@@ -322,7 +322,7 @@ func TestNodesCommute(t *testing.T) {
 
 // Merging loses no verdict on several nodes either.
 func TestMergingIsSoundOnNodes(t *testing.T) {
-	if raceDetector {
+	if RaceDetector {
 		t.Skip("too slow under the race detector")
 	}
 	requireSound(t, majorityPlan("AB", 2, 1))
@@ -472,7 +472,7 @@ func TestNamesAreNotState(t *testing.T) {
 // A majority lock holds while a minority of the nodes is lost, for good or until a restart with the data, and while replies
 // get lost. Keys without a TTL keep time out of it.
 func TestMajorityBearsMinority(t *testing.T) {
-	if raceDetector {
+	if RaceDetector {
 		t.Skip("too slow under the race detector")
 	}
 	for name, allow := range map[string]func(*Plan){
@@ -504,7 +504,7 @@ func TestMajorityLimits(t *testing.T) {
 		{"a quorum one short", majorityPlan("AB", 3, 1), func(*Plan) {}, "A1.A2.B1.B2.B3.A3"},
 	}
 	for _, tt := range tests {
-		if raceDetector && tt.name == "a clock that jumps" {
+		if RaceDetector && tt.name == "a clock that jumps" {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {

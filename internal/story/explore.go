@@ -43,7 +43,7 @@ func Explore(t *testing.T, number string, b Bounds, finds ...sim.Verdict) {
 
 func explore(t *testing.T, ch Chapter, b Bounds, finds ...sim.Verdict) {
 	t.Helper()
-	if raceDetector && *scheduleFlag == "" {
+	if sim.RaceDetector && *scheduleFlag == "" {
 		b.Clients = b.Clients[:min(2, len(b.Clients))]
 		if len(finds) == 0 {
 			b.Most /= 4
@@ -58,7 +58,7 @@ func explore(t *testing.T, ch Chapter, b Bounds, finds ...sim.Verdict) {
 		fmt.Fprintf(t.Output(), "schedule %s\n\n%s", *scheduleFlag, sim.Timeline(h, f, colour()))
 		return
 	}
-	r := sim.Explore(t, p)
+	r := sim.Once(t, func() sim.Report { return sim.Explore(t, p) })
 	found := []sim.Verdict{}
 	for _, c := range r.Shortest {
 		found = append(found, c.Finding.Verdict)

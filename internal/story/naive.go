@@ -33,7 +33,7 @@ var naiveRenewals = []struct {
 
 // ExploreNaiveRenewals shows that an exploration finds what is wrong with a renewal, and nothing where nothing is.
 func ExploreNaiveRenewals(t *testing.T) {
-	if raceDetector {
+	if sim.RaceDetector {
 		t.Skip("too slow under the race detector, and of interest only for what it finds")
 	}
 	for _, n := range naiveRenewals {

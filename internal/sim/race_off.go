@@ -2,4 +2,4 @@
 
 package sim
 
-const raceDetector = false
+const RaceDetector = false

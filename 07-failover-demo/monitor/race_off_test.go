@@ -1,5 +1,0 @@
-//go:build !race
-
-package monitor_test
-
-const raceDetector = false

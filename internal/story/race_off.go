@@ -1,5 +1,0 @@
-//go:build !race
-
-package story
-
-const raceDetector = false
