@@ -12,6 +12,7 @@ import (
 // or a client that crashes anywhere. There are too many schedules to run them all: these are the shortest. A simpler majority goes
 // through all of its own in internal/sim.
 func TestExplore(t *testing.T) {
+	long(t)
 	most := 1_000
 	if os.Getenv("REDISLOCK_LONG") != "" {
 		most = 20_000
@@ -26,10 +27,18 @@ func TestExplore(t *testing.T) {
 
 // Q6: a node that comes back empty gives two clients valid leases, and so does one whose clock jumps. The search finds both.
 func TestExploreFindsTheLimits(t *testing.T) {
+	long(t)
 	t.Run("a node comes back empty", func(t *testing.T) {
 		story.Explore(t, "06", story.Bounds{Clients: "AB", Empties: 1, Most: 1_000}, sim.TwoValidLeases)
 	})
 	t.Run("a clock jumps", func(t *testing.T) {
 		story.Explore(t, "06", story.Bounds{Clients: "AB", Jumps: 1, Most: 1_000}, sim.TwoValidLeases)
 	})
+}
+
+// long skips a test where many changes of the lock are tried, one after the other.
+func long(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 }
