@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	watchdog "example.com/redislock/04-watchdog"
@@ -103,9 +105,15 @@ func TestWaitersLeaveTheHolderAConnection(t *testing.T) {
 		})
 	}
 	fresh := ttl - ttl/100 - 2*time.Millisecond - every // what a lease has left just before it is renewed
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		require.Greater(t, time.Until(k.Until()), fresh-100*time.Millisecond-noise, "a renewal had to wait")
-	}
+	until, renewals := k.Until(), 0
+	require.Eventually(t, func() bool {
+		now := k.Until()
+		assert.Greater(t, time.Until(now), fresh-100*time.Millisecond-noise, "a renewal had to wait")
+		if now != until {
+			until, renewals = now, renewals+1
+		}
+		return renewals == 5
+	}, 10*time.Second, 10*time.Millisecond)
 	start := time.Now()
 	require.NoError(t, k.Unlock(ctx))
 	require.Less(t, time.Since(start), 100*time.Millisecond+noise)
@@ -197,7 +205,7 @@ func TestManyLeases(t *testing.T) {
 	})
 }
 
-// Ten thousand leases of one process are all alive on a real server, after more than their TTL.
+// Ten thousand leases of one process are all alive on a real server, and have all been renewed after their first TTL.
 func TestManyLeasesOnARealServer(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -205,9 +213,11 @@ func TestManyLeasesOnARealServer(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { require.NoError(t, rdb.Close()) }()
-	start := time.Now()
 	held := hold(t, watchdog.New(rdb), manyLeases, ttl)
-	time.Sleep(time.Until(start.Add(ttl + 5*time.Second))) // a real clock: without renewals the first are gone by now
+	end := time.Now().Add(ttl) // without renewals all are gone by then
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(held, func(k *watchdog.Lock) bool { return k.Until().Before(end.Add(ttl)) })
+	}, 3*ttl, 100*time.Millisecond, "every one has been renewed after that")
 	require.EqualValues(t, manyLeases, server.Client(t).DBSize(ctx).Val())
 	allFreed(t, held)
 	require.Zero(t, server.Client(t).DBSize(ctx).Val())

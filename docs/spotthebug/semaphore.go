@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,9 +26,14 @@ func leave(ctx context.Context, rdb redis.UniversalClient, pool string) error {
 func enterMended(ctx context.Context, rdb redis.UniversalClient, pool string, n int, token string) (place string, err error) {
 	first := rand.IntN(n) // so that not all ask for the same place first
 	for i := range n {
-		place = fmt.Sprintf("%s:%d", pool, (first+i)%n)
-		if ok, err := take(ctx, rdb, place, token); ok || err != nil {
-			return place, err
+		place := placeOf(pool, (first+i)%n)
+		ok, err := take(ctx, rdb, place, token)
+		if err != nil {
+			giveBack(ctx, rdb, place, token) // it may be ours: only the reply may be lost
+			return "", err
+		}
+		if ok {
+			return place, nil
 		}
 	}
 	return "", errTaken
@@ -36,17 +42,26 @@ func enterMended(ctx context.Context, rdb redis.UniversalClient, pool string, n 
 // enterAlone takes all n places, as a writer does who can have no reader beside it, or none of them.
 func enterAlone(ctx context.Context, rdb redis.UniversalClient, pool string, n int, token string) error {
 	for i := range n {
-		ok, err := take(ctx, rdb, fmt.Sprintf("%s:%d", pool, i), token)
-		if err == nil && ok {
+		ok, err := take(ctx, rdb, placeOf(pool, i), token)
+		if ok {
 			continue
+		}
+		for ; i >= 0; i-- { // this one too: only the reply may be lost
+			giveBack(ctx, rdb, placeOf(pool, i), token)
 		}
 		if err == nil {
 			err = errTaken
 		}
-		for ; i >= 0; i-- { // also the one whose outcome is unknown
-			_ = release(context.WithoutCancel(ctx), rdb, fmt.Sprintf("%s:%d", pool, i), token)
-		}
 		return err
 	}
 	return nil
+}
+
+func placeOf(pool string, i int) string { return fmt.Sprintf("%s:%d", pool, i) }
+
+// giveBack releases on a context of its own: the caller's has often ended just now.
+func giveBack(ctx context.Context, rdb redis.UniversalClient, place, token string) {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), 50*time.Millisecond)
+	defer cancel()
+	_ = release(own, rdb, place, token)
 }

@@ -1,6 +1,7 @@
 package spotthebug
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/redislock/internal/sim"
+	"example.com/redislock/internal/wire"
 )
 
 // Three may be inside, and three die there. A counter remembers them for ever; places that are locks end with their TTL.
@@ -75,8 +77,7 @@ func TestCounterOfHoldersIsGivenTooMuch(t *testing.T) {
 		}
 		b.Do(func() {
 			for i := range 3 {
-				place := fmt.Sprintf("lock:pool:%d", i)
-				require.ErrorIs(t, release(ctx, b.Redis(), place, newToken()), errStolen, "mended: it is not B's")
+				require.ErrorIs(t, release(ctx, b.Redis(), placeOf("lock:pool", i), newToken()), errStolen, "mended: it is not B's")
 			}
 			_, err := enterMended(ctx, b.Redis(), "lock:pool", 3, newToken())
 			require.ErrorIs(t, err, errTaken, "mended")
@@ -84,33 +85,111 @@ func TestCounterOfHoldersIsGivenTooMuch(t *testing.T) {
 	})
 }
 
-// A reader takes one place and a writer takes all: no writer beside a reader, and nobody beside a writer.
+// A TTL on the counter ends the count of those who are still inside, and their leaves then make room that is not there.
+func TestCounterOfHoldersWithATTL(t *testing.T) {
+	pair(t, func(w *sim.World, n *sim.Node, a, b *sim.Client) {
+		enters := func(c *sim.Client) (ok bool) {
+			c.Do(func() {
+				ok, _ = enter(ctx, c.Redis(), "lock:pool", 3)
+				require.NoError(t, c.Redis().Expire(ctx, "lock:pool", ttl).Err())
+			})
+			return ok
+		}
+		for range 3 {
+			require.True(t, enters(a))
+		}
+		require.False(t, enters(b), "so far it looks right")
+		w.At(ttl + time.Second)
+		require.True(t, enters(b), "the slip: A's three are forgotten at once, and four are inside")
+		for range 3 {
+			a.Do(func() { require.NoError(t, leave(ctx, a.Redis(), "lock:pool")) })
+		}
+		for range 5 {
+			require.True(t, enters(b), "the slip: six are inside, since B's first is no longer counted, nor are two more")
+		}
+		require.False(t, enters(b))
+	})
+}
+
+// A reader takes one place and a writer takes all: no writer beside a reader, and nobody beside a writer. A writer who is
+// refused gives back what it has taken, and a lost reply leaves nothing behind.
 func TestWriterTakesEveryPlace(t *testing.T) {
 	pair(t, func(w *sim.World, n *sim.Node, reader, writer *sim.Client) {
-		reads := func() (place, token string, err error) {
-			token = newToken()
-			reader.Do(func() { place, err = enterMended(ctx, reader.Redis(), "lock:page", 3, token) })
-			return place, token, err
+		const last = "lock:page:2" // the writer has taken two places when it comes to this one
+		token := newToken()
+		reads := func() (err error) {
+			reader.Do(func() { _, err = enterMended(ctx, reader.Redis(), "lock:page", 3, newToken()) })
+			return err
 		}
 		writes := func() (err error) {
 			writer.Do(func() { err = enterAlone(ctx, writer.Redis(), "lock:page", 3, newToken()) })
 			return err
 		}
-		place, token, err := reads()
-		require.NoError(t, err)
+		reader.Do(func() {
+			ok, err := take(ctx, reader.Redis(), last, token)
+			require.True(t, ok && err == nil)
+		})
 		require.ErrorIs(t, writes(), errTaken, "a reader is inside")
 		for range 2 {
-			_, _, err = reads()
-			require.NoError(t, err, "the writer that was refused has left no place taken")
+			require.NoError(t, reads(), "the writer that was refused has left no place taken")
 		}
 		w.At(10 * time.Second)
-		reader.Do(func() { require.NoError(t, release(ctx, reader.Redis(), place, token)) })
+		reader.Do(func() { require.NoError(t, release(ctx, reader.Redis(), last, token)) })
 		require.ErrorIs(t, writes(), errTaken, "two readers are left")
 
-		w.At(31 * time.Second) // they have died
+		w.At(ttl + 11*time.Second) // they have died
+		reader.LoseReply(wire.Named("SET"), 1)
+		writer.LoseReply(wire.Named("SET"), 1)
+		for name, enters := range map[string]func() error{"reader": reads, "writer": writes} {
+			err := enters()
+			require.Error(t, err, name)
+			require.NotErrorIs(t, err, errTaken, name)
+			for i := range 3 {
+				require.Empty(t, n.Value(placeOf("lock:page", i)), "%s: the place was taken, and only the reply was lost", name)
+			}
+		}
 		require.NoError(t, writes())
-		_, _, err = reads()
-		require.ErrorIs(t, err, errTaken, "the writer is alone")
+		require.ErrorIs(t, reads(), errTaken, "the writer is alone")
 		require.ErrorIs(t, writes(), errTaken)
+	})
+}
+
+// The writer's time is up when it has taken the first place. It gives back on a context of its own.
+func TestWriterOutOfTimeLeavesNothing(t *testing.T) {
+	pair(t, func(w *sim.World, n *sim.Node, a, _ *sim.Client) {
+		c, cancel := context.WithCancel(ctx)
+		var err error
+		a.StopAfter(wire.Named("SET"))
+		a.Do(func() { err = enterAlone(c, a.Redis(), "lock:page", 3, newToken()) })
+		require.NotEmpty(t, n.Value("lock:page:0"), "it has taken this one")
+		cancel()
+		a.GoOn()
+		w.At(time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Empty(t, n.Value("lock:page:0"))
+	})
+}
+
+// Readers who come before the last one has left keep a writer out for as long as they come. No one of them stays long.
+func TestReadersStarveTheWriter(t *testing.T) {
+	pair(t, func(w *sim.World, n *sim.Node, reader, writer *sim.Client) {
+		var place, token string
+		for second := range 60 {
+			w.At(time.Duration(second) * time.Second)
+			before, its := place, token
+			token = newToken()
+			reader.Do(func() {
+				var err error
+				place, err = enterMended(ctx, reader.Redis(), "lock:page", 3, token)
+				require.NoError(t, err)
+				if before != "" {
+					require.NoError(t, release(ctx, reader.Redis(), before, its), "a second later")
+				}
+			})
+			writer.Do(func() {
+				err := enterAlone(ctx, writer.Redis(), "lock:page", 3, newToken())
+				require.ErrorIs(t, err, errTaken)
+			})
+		}
 	})
 }
