@@ -337,7 +337,7 @@ func TestOwnLeftoversDontBlock(t *testing.T) {
 func TestSplitVotesEnd(t *testing.T) {
 	rounds, patience := 200, 10*time.Second
 	if sim.RaceDetector {
-		rounds = 40
+		rounds = 20
 	}
 	splits, slowest := 0, time.Duration(0)
 	stage(t, 3, func(s *scene) {

@@ -22,8 +22,11 @@ import (
 // believe in one at a time, and in the end nothing is left.
 func TestLeaseInAnySchedule(t *testing.T) {
 	seeds := 100
-	if testing.Short() || sim.RaceDetector {
+	if testing.Short() {
 		seeds = 10
+	}
+	if sim.RaceDetector {
+		seeds = 5
 	}
 	if os.Getenv("REDISLOCK_LONG") != "" {
 		seeds = 500
