@@ -198,9 +198,10 @@ func TestLockWaitsForSlowNodes(t *testing.T) {
 			err, done = call()
 			require.True(t, done)
 			require.NoError(t, err)
-			require.NoError(t, k.Unlock(ctx))
 			s.nodes[1].Resume()
-			s.At(10 * time.Second)
+			s.At(8 * time.Second)
+			require.NoError(t, k.Unlock(ctx))
+			settle()
 			s.free(t)
 		})
 	}
